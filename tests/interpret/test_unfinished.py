@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from tapecheck.check import check
+from tapecheck.rules import ALL
 from tapecheck.source import from_text
 
 _GAN = """\
@@ -98,3 +101,26 @@ def test_what_an_entry_point_of_the_hub_makes_may_have_nothing_to_train(given: s
     program += "for x in torch.randn(9, 2, 3):\n    print(net(x).shape)\n"
     found = [one.code for one in check(from_text(program, "program.py")).findings]
     assert found == ([] if given in _REPOSITORIES else ["TAPE302"])
+
+
+WRITTEN = {
+    f"{rule.code}-{number}": example.program
+    for rule in ALL
+    for number, example in enumerate((*rule.page.valid, *rule.page.invalid))
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_call_that_is_being_typed_is_no_mistake(name: str) -> None:
+    program = WRITTEN[name]
+    whole = {one.span.line for one in check(from_text(program, "p.py")).findings}
+    calls = [node.value for node in ast.walk(ast.parse(program)) if isinstance(node, ast.Expr)]
+    methods = [call.func for call in calls if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)]
+    for method in (one for one in methods if one.lineno == one.end_lineno):
+        lines = program.splitlines()
+        end = method.end_col_offset or 0
+        line = lines[method.lineno - 1]
+        lines[method.lineno - 1] = line[: end - len(method.attr) + min(3, len(method.attr) - 1)]
+        typed = "\n".join(lines)
+        for one in check(from_text(typed, "p.py")).findings:
+            assert one.span.line in whole or not one.certain, (lines[method.lineno - 1], one.code, one.span.line)

@@ -1,7 +1,7 @@
 """What torch's classes derive from and what they are made of: ``python -m tools.torchlab.classes``.
 
 Writes ``classes.json``: for each class the short names of its bases within torch, and for layers of `torch.nn` the
-names of their attributes, as `hasattr` sees them once one has been made. Needs torch.
+names of their attributes, as `hasattr` sees them once one has been made, and likewise for optimizers. Needs torch.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from torch import nn
 
 from tapecheck import torchfacts
 from tools.torchlab.modules import built_layers
+from tools.torchlab.optimizers import made_optimizers
 
 STORED = Path(torchfacts.__file__).with_name("classes.json")
 SPACES = ("torch.nn", "torch.optim", "torch.optim.lr_scheduler", "torch.utils.data", "torch.distributions")
@@ -41,8 +42,8 @@ def bases() -> dict[str, list[str]]:
 
 
 def attributes() -> dict[str, list[str]]:
-    """Return for each class of layers the names of attributes that its layers have and a bare `Module` has not; special
-    methods are left out.
+    """Return for each class of layers the names of attributes that its layers have and a bare `Module` has not, and for
+    each of optimizers all that they have; special methods are left out.
     """
     every = set(dir(nn.Module()))
     found: dict[str, set[str]] = {}
@@ -51,9 +52,10 @@ def attributes() -> dict[str, list[str]]:
             cls = type(layer)
             if vars(nn).get(cls.__name__) is cls:
                 found.setdefault(f"torch.nn.{cls.__name__}", set()).update(dir(layer), vars(layer))
-    return {
-        name: sorted(one for one in names - every if not one.startswith("__")) for name, names in sorted(found.items())
-    }
+    found = {name: names - every for name, names in found.items()}
+    for optimizer in made_optimizers():
+        found[f"torch.optim.{type(optimizer).__name__}"] = {*dir(optimizer), *vars(optimizer)}
+    return {name: sorted(one for one in names if not one.startswith("__")) for name, names in sorted(found.items())}
 
 
 def _of_tensors() -> set[str]:

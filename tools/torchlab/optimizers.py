@@ -33,6 +33,14 @@ def _built(
     return None
 
 
+def made_optimizers() -> Iterator[torch.optim.Optimizer]:
+    """Yield an optimizer of each class."""
+    for cls in _classes():
+        built = _built(cls, {})
+        if built is not None:
+            yield built[0]
+
+
 def _gradient(cls: type[torch.optim.Optimizer]) -> torch.Tensor:
     gradient = torch.full((3, 3), 0.5)
     return gradient.to_sparse() if cls is torch.optim.SparseAdam else gradient

@@ -307,6 +307,9 @@ class Library(Protocol):
     def object_has(self, owner: Instance, name: str, node: ast.AST) -> bool | None:
         """Whether an object has an attribute; None where nobody knows."""
 
+    def lacks(self, owner: Tensor | Instance, name: str) -> bool:
+        """Return whether a value of torch's has no attribute of a name, unless the program gives it one."""
+
     def object_item(self, owner: Instance, index: Value, node: ast.AST) -> Value: ...
     def object_stream(self, owner: Instance, node: ast.AST) -> Stream | None: ...
     def object_length(self, owner: Value, node: ast.AST) -> Value:

@@ -61,11 +61,11 @@ def tensor_lacks(name: str) -> bool:
 
 
 def lacks(path: str, name: str) -> bool:
-    """Return whether layers of a class such as ``torch.nn.ReLU`` certainly have no attribute of a name.
+    """Return whether layers or optimizers of a class as ``torch.nn.ReLU`` certainly have no attribute of a name.
 
     False of classes that were not measured, of special methods, and of what parametrizations add.
     """
     own = _own(path)
     if own is None or name.startswith(("_", "parametrizations", "weight", "bias")):
         return False
-    return name not in own and name not in _module()
+    return name not in own and (path.startswith("torch.optim.") or name not in _module())

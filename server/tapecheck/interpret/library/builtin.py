@@ -81,7 +81,6 @@ from tapecheck.interpret.values import (
 from tapecheck.interpret.values.vocabulary import ANY_LAYER
 from tapecheck.source.nodes import of_kind, walk, written_argument
 from tapecheck.tape import Bind
-from tapecheck.torchfacts import classes
 
 
 def _print(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -508,7 +507,7 @@ def object_has(m: Engine, owner: Instance, name: str, node: ast.AST) -> bool | N
     if owner.inner is not None and has_method(owner.inner, name):
         return True
     if cls is None:
-        return False if not owner.open and classes.lacks(owner.lib, name) else None
+        return False if m.library.lacks(owner, name) else None
     return False if not cls.opaque and not owner.open else None
 
 

@@ -508,6 +508,9 @@ class Modules:
                 made = known[0]
                 known = known[0].items
             layer.optimizers = known[0] if known is not None and len(known) == 1 else made
+            for one in only(known or (), Instance):
+                # Lightning's own optimizer around it has attributes of its own.
+                one.open = True
         return layer.optimizers
 
     def item(self, owner: Instance, index: Value, node: ast.AST) -> Value:

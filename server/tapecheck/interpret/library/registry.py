@@ -45,6 +45,7 @@ from tapecheck.interpret.values import (
     Lib,
     List,
     Set,
+    Tensor,
     Unknown,
     Value,
     Wrapped,
@@ -54,6 +55,7 @@ from tapecheck.interpret.values import (
     path_of,
     positional,
 )
+from tapecheck.torchfacts import classes
 
 Model = Callable[[Torch, str, Args, Kwargs, ast.AST], Value]
 """Calls a function or class of a library by its dotted path; NO_MODEL where it does not know it."""
@@ -374,6 +376,14 @@ class Libraries:
 
     def object_has(self, owner: Instance, name: str, node: ast.AST) -> bool | None:
         return builtin.object_has(self.engine, owner, name, node)
+
+    def lacks(self, owner: Tensor | Instance, name: str) -> bool:
+        """Return whether a value of torch's has no attribute of a name, unless the program gives it one."""
+        if isinstance(owner, Tensor):
+            return classes.tensor_lacks(name)
+        layer = owner.layer
+        hidden = owner.cls is not None or owner.open or (layer is not None and (layer.more or layer.wrapped))
+        return not hidden and classes.lacks(owner.lib, name)
 
     def object_length(self, owner: Value, node: ast.AST) -> Value:
         return builtin.length_unknown(self.engine, owner, node)

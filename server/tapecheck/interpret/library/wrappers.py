@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from tapecheck.interpret.library import replays
 from tapecheck.interpret.library.contract import Modules, Torch
-from tapecheck.interpret.library.states import CompiledState, ParallelState, kept, state_of
+from tapecheck.interpret.library.states import CompiledState, OptimizerState, ParallelState, kept, state_of
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
     Args,
@@ -122,6 +122,9 @@ def averaged(
 
 def prepared(torch: Torch, value: Value, node: ast.AST, unused: Fact) -> Value:
     """Return what a framework's `prepare` makes of a value: a model is wrapped where there are several processes."""
+    if isinstance(value, Instance) and state_of(value, OptimizerState) is not None:
+        # The framework's own optimizer around it has attributes of its own.
+        value.open = True
     return averaged(torch, value, node, unused, unused, "may") if is_module(value) else value
 
 

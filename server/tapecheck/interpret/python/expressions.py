@@ -161,6 +161,20 @@ def _skipped(machine: Engine, node: ast.Call, env: Env) -> Value:
     return machine.call(_BUILT_IN[SKIPPED], bound, {"anything": True} if anything else {}, node)
 
 
+def lone(machine: Engine, node: ast.Name | ast.Attribute, env: Env) -> None:
+    """Run a statement that is a name: one which nothing has stands for text that is being typed."""
+    if isinstance(node, ast.Name):
+        machine.eval(node, env)
+        if machine.world.omissions.is_unbound(node):
+            machine.call(_BUILT_IN[SKIPPED], [], {"anything": True}, node)
+        return
+    owner = machine.eval(node.value, env)
+    if not machine.handlers and behaviour(owner).may_lack(machine, node.attr, node):
+        machine.call(_BUILT_IN[SKIPPED], [owner], {"anything": True}, node)
+    else:
+        machine.get_attribute(owner, node.attr, node)
+
+
 def _given(machine: Engine, node: ast.Call, env: Env) -> tuple[Args, Kwargs]:
     """Return what a call passes; `MORE_KEYWORDS` among the keywords where there may be more."""
     args: Args = []

@@ -49,7 +49,10 @@ _CONTAINER_TYPES = ("dict", "list", "set")
 
 def _expr(machine: Engine, node: ast.Expr, env: Env) -> None:
     machine.world.position.discarded = node.value
-    machine.eval(node.value, env)
+    if isinstance(node.value, (ast.Name, ast.Attribute)):
+        expressions.lone(machine, node.value, env)
+    else:
+        machine.eval(node.value, env)
 
 
 def _assign(machine: Engine, node: ast.Assign, env: Env) -> None:

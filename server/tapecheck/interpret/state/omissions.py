@@ -38,3 +38,8 @@ class Omissions:
         if not missed:
             self.gaps.add(place)
         return first
+
+    def is_unbound(self, node: ast.Name) -> bool:
+        """Return whether nothing binds a name."""
+        at = self._position.span(node)
+        return any((kind, at) in self.gaps for kind in ("NameError", "UnboundLocalError"))

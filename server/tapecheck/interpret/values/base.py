@@ -183,6 +183,8 @@ class Models(Protocol):
     @property
     def object_has(self) -> Callable[..., bool | None]: ...
     @property
+    def lacks(self) -> Callable[..., bool]: ...
+    @property
     def get_item(self) -> Callable[..., Value]: ...
     @property
     def set_item(self) -> Callable[..., None]: ...
@@ -418,6 +420,10 @@ class BaseValue:
     def has_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> bool | None:
         """Whether it has an attribute; None where nobody knows."""
         return True if machine.has_method(self.itself(), name) else None
+
+    def may_lack(self, machine: Interpreter, name: str, node: ast.AST) -> bool:
+        """Whether it is a value of Python's or torch's of which no attribute of a name is known."""
+        return False
 
     def called(self, machine: Interpreter, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         """Return what a call gives."""

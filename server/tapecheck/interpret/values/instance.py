@@ -167,6 +167,10 @@ class Instance(BaseValue):
     def has_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> bool | None:
         return machine.library.object_has(self, name, node)
 
+    def may_lack(self, machine: Interpreter, name: str, node: ast.AST) -> bool:
+        found = machine.library.object_has(self, name, node)
+        return found is False or (found is None and self.cls is None)
+
     def called(self, machine: Interpreter, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         method = machine.special(self, "__call__")
         if method is not None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import builtins
+import collections
 import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -69,6 +71,10 @@ class Container(BaseValue):
 
     def type_of(self) -> BaseValue | str:
         return f"collections.{self.kind}"
+
+    def may_lack(self, machine: Interpreter, name: str, node: ast.AST) -> bool:
+        known = getattr(builtins, self.kind, None) or getattr(collections, self.kind, None)
+        return known is not None and not hasattr(known, name)
 
     def is_whole(self) -> bool:
         return not self.more

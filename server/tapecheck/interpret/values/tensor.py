@@ -248,6 +248,9 @@ class Tensor(BaseValue):
     def has_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> bool | None:
         return True if name in ("backward", "item", "detach", "grad", "shape", "dtype", "device") else None
 
+    def may_lack(self, machine: Interpreter, name: str, node: ast.AST) -> bool:
+        return not any(name in own for own in (self.given, self.extra) if own) and machine.library.lacks(self, name)
+
     def get_item(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
         return machine.library.get_item(self, index, node)
 
