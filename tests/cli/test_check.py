@@ -276,6 +276,22 @@ def test_many_files_in_processes_come_back_in_order(tmp_path: Path) -> None:
     assert [row["filename"] for row in found] == wanted
 
 
+def test_one_job_starts_no_process_for_the_files_that_import_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path, model="def loss_of(model, x):\n    return model(x).sum()\n")
+    write(tmp_path, **{f"f{number:03}": "import model\n" + TWICE for number in range(4)})
+    asked: list[int] = []
+    monkeypatch.setattr(checking_files, "pool", lambda jobs: asked.append(jobs))
+    monkeypatch.setattr(checking_files, "_SECONDS_ALONE", 0.0)
+    assert main(["check", "--no-cache", "--jobs", "1", str(tmp_path / "model.py")]) == 0
+    assert not asked
+    with pytest.raises(TypeError):
+        main(["check", "--no-cache", "--jobs", "2", str(tmp_path / "model.py")])
+    assert asked == [2]
+    capsys.readouterr()
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="the trap needs fork")
 def test_a_file_that_kills_its_process_takes_no_other_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, **{f"f{number:03}": TWICE for number in range(30)})

@@ -119,7 +119,7 @@ def _settle(files: list[Checked], wanted: CheckOptions, options: argparse.Namesp
     projects = wanted.projects
     mend: Mend = Mender(projects).mended
     fixing = wanted.edit in ("fix", "unsafe") and STDIN not in options.paths
-    callers = check_callers(files, wanted) if STDIN not in options.paths else []
+    callers = check_callers(files, wanted, options.jobs) if STDIN not in options.paths else []
     if fixing:
         from tapecheck.cli.fixing_together import Together
 
@@ -544,7 +544,7 @@ def _from_others(
     rules = frozenset(rule.code for rule in ALL)
     unedited = replace(wanted, edit="", fixes=False)
     files = _check_all(entries, options, unedited, Sources())
-    callers = check_callers(files, unedited)
+    callers = check_callers(files, unedited, options.jobs)
     to_their_files(files, rules=wanted.rules, projects=wanted.projects, callers=callers)
     return {
         real_path(file.path): tuple(

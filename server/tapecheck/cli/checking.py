@@ -376,7 +376,7 @@ def _check_here(paths: Sequence[str], wanted: CheckOptions, most: float) -> Gene
     return ()
 
 
-def check_callers(files: Sequence[Checked], wanted: CheckOptions) -> list[Checked]:
+def check_callers(files: Sequence[Checked], wanted: CheckOptions, jobs: int | None = None) -> list[Checked]:
     """Check the files of the project that import those which were asked for, as far as these are not among them.
 
     What they do in the files that were asked for is among `elsewhere`. Files beyond the limit are noted.
@@ -396,7 +396,7 @@ def check_callers(files: Sequence[Checked], wanted: CheckOptions) -> list[Checke
             file.incomplete.append(Incomplete(note))
         for one in found:
             callers.setdefault(real_path(one), one if Path(file.path).is_absolute() else os.path.relpath(one))
-    return list(check_files(list(callers.values()), replace(wanted, fixes=False, edit="", lines=(), ask=False)))
+    return list(check_files(list(callers.values()), replace(wanted, fixes=False, edit="", lines=(), ask=False), jobs))
 
 
 def _check_apart(path: str, wanted: CheckOptions) -> Checked:
