@@ -236,3 +236,33 @@ def test_what_nothing_leads_to_is_named_by_its_optimizer(record: Callable[..., R
     gone = gone.replace("loss = nets", "nets.layers = nets.layers[:1]\n        loss = nets").format(after="")
     (finding,) = [one for one in judge([], record(gone).tape) if one.code == "TAPE402"]
     assert finding.message.startswith("`SGD parameter 2` and 1 more never received")
+
+
+REPLACED = """
+    import torch
+    from torch import nn
+
+    judge = nn.Linear(5, 1)
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    wide = [p for p in model.parameters() if p.ndim > 1]
+    rest = [p for p in model.parameters() if p.ndim <= 1]
+    optimizer = torch.optim.AdamW([{{"params": wide, "weight_decay": 0.1}}, {{"params": rest}}])
+    model[2] = nn.Linear(8, 5)
+    for step in range(3):
+        optimizer.zero_grad()
+        loss = {loss}.pow(2).mean()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("loss", ["model(torch.randn(2, 4))", "judge(model(torch.randn(2, 4)))"])
+def test_what_was_replaced_is_told_with_what_stands_in_its_place(record: Callable[..., RunResult], loss: str) -> None:
+    (finding,) = [one for one in judge([], record(REPLACED.format(loss=loss)).tape) if one.code == "TAPE402"]
+    told = finding.notes[-1]
+    if "judge" in loss:
+        # Which of the four are in the place of the two is not to be seen.
+        assert "replaced parameter" in told
+    else:
+        assert told == "`model.2.bias`, `model.2.weight` got gradients, and no optimizer has them"
+        assert "once the model is complete" in finding.help

@@ -231,9 +231,16 @@ def _starved(story: Story) -> Finding | None:
     elif optimizer is not None:
         place = optimizer.at.span
         severity = "warning" if set(optimizer.params) <= set(never) else "info"
-        message = listed("{} never received a gradient from any backward", names, known)
+        message = listed(
+            ("{} never received a gradient from any backward", "{} never received a gradient"), names, known
+        )
         advice = "compute the loss with them, or do not give them to the optimizer"
         notes = ("what keeps it away was not seen: an unused layer, a value without graph, a replaced parameter",)
+        others = [story.leaf_text(one) for one in story.left_out if one in leaves and leaves[one].parameter]
+        if len(others) == len(never):
+            it, was = ("it", "this one was") if len(never) == 1 else ("them", "these were")
+            notes = (f"{names_text(others)} got gradients, and no optimizer has {it}",)
+            advice = f"make the optimizer once the model is complete: {was} probably replaced by then"
     else:
         return None
     steps = max(story.without_gradient[number] for number in never)

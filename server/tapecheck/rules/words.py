@@ -143,7 +143,9 @@ def _shorter(name: str) -> Iterator[str]:
         last = f"{last[: last.index('[', 1)]}[…]"
         yield last
     for length in range(len(last) - 1, 0, -1):
-        yield last[: length - 1] + "…"
+        # A phrase ends with a word.
+        if " " not in last[:length] or last[length - 1] == " ":
+            yield last[: length - 1] + "…"
 
 
 def _within_brackets(text: str, position: int) -> bool:
