@@ -629,3 +629,44 @@ for epoch in range(50):
 def test_data_that_come_again_are_no_graph_that_was_kept(text: str, step: str, told: int) -> None:
     report = check(from_text(OVER_EPOCHS.replace("TEXT", text).replace("STEP", step), "train.py"))
     assert [one.code for one in report.findings] == [CODE] * told
+
+
+IN_GROUPS = """\
+import torch
+from torch import nn
+from unseen import batches, every
+
+model = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 1))
+optimizer = torch.optim.Adam(model.parameters())
+total, kept, count = 0.0, [], 0
+for x in batches:
+    loss = model(x).pow(2).mean()
+    total = total + loss
+    kept.append(loss)
+    count += 1
+    if CONDITION:
+        optimizer.zero_grad()
+        total.backward()
+        optimizer.step()
+        total = 0.0
+        RESET
+print(sum(kept).item())
+"""
+
+
+@pytest.mark.parametrize(
+    ("condition", "reset", "severity"),
+    [
+        *((f"count % {each} == 0", "", "info") for each in (2, 3, 4, 7, 50)),
+        *((f"count == {each}", "count = 0", "info") for each in (2, 3, 4, 7)),
+        ("len(kept) % 3 == 0", "", "info"),
+        ("count % every == 0", "", "info"),
+        # The first group alone is freed.
+        ("count == 1", "", "warning"),
+    ],
+)
+def test_what_is_walked_once_for_several_iterations_is_freed(condition: str, reset: str, severity: str) -> None:
+    text = IN_GROUPS.replace("CONDITION", condition).replace("RESET", reset)
+    report = check(from_text(text, "train.py"))
+    told = {(one.code, one.severity) for one in report.findings if "kept" in one.message}
+    assert told == {(CODE, severity)}

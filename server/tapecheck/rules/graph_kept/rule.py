@@ -39,6 +39,7 @@ class GraphKeptAcrossIterations(Rule):
         level |= {_place(held) for reading in readings for held in _growing(reading)[1]}
         told = ((reading, [one for one in growths if _place(one.held) not in excused]) for reading, growths in grown)
         kept = [(reading, growth) for reading, growths in told for growth in _of_themselves(reading, growths)]
+        kept = [(reading, growth) for reading, growth in kept if not _freed_in_time(reading, growth, kept)]
         # Where no option is given, the loops of the others have no iteration after the first.
         again = {_place(growth.held)[:3] for _, growth in kept if growth.held.loop.repeats}
         return [
@@ -212,7 +213,7 @@ def _emptied_by(reading: Reading, held: Held, other: Reading) -> Fact:
     if len(apart) != 1 or not _decides_after(apart[0], held) or (past and not _goes_on(other, apart[0], loop)):
         return "no"
     # Where its backward fails there, what else it would do is not seen.
-    return "yes" if past and (apart[0].counted or _holds_in_time(apart[0].text, held.holder)) else "may"
+    return "yes" if past and _holds_some_time(apart[0], held) else "may"
 
 
 def _comes_past(reading: Reading, loop: Span) -> bool:
@@ -235,6 +236,30 @@ def _goes_on(other: Reading, condition: Decision, loop: Span) -> bool:
         for _, decision in other.decisions
         if decision.at.span == condition.at.span and decision.taken != condition.taken
     )
+
+
+def _freed_in_time(reading: Reading, growth: _Growth, kept: Sequence[tuple[Reading, _Growth]]) -> bool:
+    """Return whether another way shows what becomes of what is kept: the condition by whose answer alone it differs
+    holds some time, and guards a backward that frees it.
+    """
+    if not _saved(reading, growth):
+        return False
+    place = _place(growth.held)
+    alike = [(other, its) for other, its in kept if other is not reading and _place(its.held) == place]
+    return any(
+        _freeing(other, its) is not None and not _saved(other, its) and _differs_by_time(reading, growth.held, other)
+        for other, its in alike
+    )
+
+
+def _differs_by_time(reading: Reading, held: Held, other: Reading) -> bool:
+    """Return whether a way differs by the answer to one condition alone, asked after a store, that holds some time."""
+    apart = told_apart(reading, other)
+    return len(apart) == 1 and _decides_after(apart[0], held) and _holds_some_time(apart[0], held)
+
+
+def _holds_some_time(condition: Decision, held: Held) -> bool:
+    return condition.counted or _holds_in_time(condition.text, held.holder)
 
 
 def _decides_after(decision: Decision, held: Held) -> bool:
@@ -760,7 +785,11 @@ def _linked(reading: Reading, growth: _Growth) -> bool:
 def _saved(reading: Reading, growth: _Growth) -> bool:
     """Return whether kept nodes hold activations that would be freed without them; parameters live on anyway."""
     scalars = _scalars(reading, growth)
+    due = _freed_after(reading, growth)
     for node in _old_nodes(reading, growth):
+        if reading.iteration_of(node.id, growth.held.loop) + due.get(node.at.span, 0) > growth.held.loop.iterations:
+            # The backward that frees those of several iterations has not come to its own yet.
+            continue
         if _freed_in_loop(reading, growth, node) is not None:
             # Where unknown code stands between, it may be another graph that the backward frees.
             continue
@@ -773,6 +802,17 @@ def _saved(reading: Reading, growth: _Growth) -> bool:
         if not node.saved and node.keeps == "may":
             return True
     return False
+
+
+def _freed_after(reading: Reading, growth: _Growth) -> dict[Span, int]:
+    """Return for each line after how many iterations, at most, what it built was freed while the loop still ran."""
+    found: dict[Span, int] = {}
+    for node in _old_nodes(reading, growth):
+        run = _freed_in_loop(reading, growth, node)
+        if run is not None:
+            waited = iteration_in(run.at, growth.held.loop) - reading.iteration_of(node.id, growth.held.loop)
+            found[node.at.span] = max(waited, found.get(node.at.span, 0))
+    return found
 
 
 @remembered
