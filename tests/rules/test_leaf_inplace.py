@@ -165,3 +165,44 @@ class Gate(nn.Module):
 def test_a_method_that_is_called_where_nothing_records_alone(mode: str, after: str, expected: list[int]) -> None:
     findings = check(from_text(_GATE.replace("MODE", mode) + after, "gate.py")).findings
     assert [finding.span.line for finding in findings if finding.code == CODE] == expected
+
+
+AS_ITS_MODEL = """\
+import torch
+from torch import nn
+from torchvision import transforms
+from unseen import read
+
+net = nn.Linear(3, 3)
+
+
+def padded(img):
+    x = torch.zeros(5, 5, requires_grad=img.requires_grad)
+    x[1:4, 1:4] = img
+    return x
+
+
+padded(GIVEN)
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        # Taken for data, they do not require grad either.
+        ("transforms.ToTensor()(open('cat.jpg'))", []),
+        ("read('cat.jpg')", []),
+        ("torch.load('cat.pt')", []),
+        ("torch.rand(3, 3)", []),
+        ("torch.rand(3, 3, requires_grad=True)", [True]),
+        ("net(torch.rand(3, 3))", [True]),
+        ("net.weight", [True]),
+    ],
+)
+def test_what_is_made_as_data_are_requires_no_grad(given: str, told: list[bool]) -> None:
+    report = check(from_text(AS_ITS_MODEL.replace("GIVEN", given), "train.py"))
+    assert [one.certain for one in report.findings if one.code == "TAPE104"] == told
+
+
+def test_what_nobody_calls_is_given_data() -> None:
+    assert not check(from_text(AS_ITS_MODEL.replace("padded(GIVEN)", ""), "train.py")).findings

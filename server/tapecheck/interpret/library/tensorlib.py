@@ -444,8 +444,16 @@ def _wants_grad(world: World, kwargs: Kwargs, node: ast.AST) -> bool:
     wanted = concrete(kwargs.get("requires_grad"))
     if is_unseen(wanted):
         visible.option(world, wanted, "requires_grad", node)
-        return world.choices.choose(node, True, "requires_grad")
+        # What is taken for data on this path does not require grad on it.
+        return not _asked_of_data(wanted) and world.choices.choose(node, True, "requires_grad")
     return wanted is True
+
+
+def _asked_of_data(wanted: Value) -> bool:
+    """Return whether a flag is `requires_grad` of a value that nobody knows, and that is known to have no graph of its own."""
+    if not isinstance(wanted, Unknown) or wanted.part_of.attr != "requires_grad":
+        return False
+    return wanted.part_of.owner is not None and wanted.part_of.owner.borne() in ("no", "open")
 
 
 def factory(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
