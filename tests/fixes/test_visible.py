@@ -577,6 +577,7 @@ def distance(real, fake):
     total = 0.0
     for one, other in zip(real, fake):
         total += (net(one) - net(other)).abs().mean()
+    {between}
     return {returned}
 
 
@@ -587,11 +588,21 @@ GUARD = 'if __name__ == "__main__":'
 
 
 @pytest.mark.parametrize(
-    ("returned", "called", "is_safe"),
-    [("total", GUARD, False), ("total / 8", GUARD, False), ("float(1)", GUARD, True), ("total", "for _ in [0]:", True)],
+    ("returned", "called", "is_safe", "between"),
+    [
+        ("total", GUARD, False, "pass"),
+        ("total / 8", GUARD, False, "pass"),
+        ("torch.sum(whole)", GUARD, False, "whole = total / 8"),
+        ("whole", GUARD, False, "part = [total]; both = part + part; whole = sum(both)"),
+        ("part['total']", GUARD, False, "part = {}; part['total'] = total"),
+        ("float(1)", GUARD, True, "whole = total / 8"),
+        ("total", "for _ in [0]:", True, "pass"),
+    ],
 )
-def test_what_importers_may_train_with_is_not_cut_safely(returned: str, called: str, is_safe: bool) -> None:
+def test_what_importers_may_train_with_is_not_cut_safely(
+    returned: str, called: str, is_safe: bool, between: str
+) -> None:
     """A function that the file only shows what it does is written for whoever imports it."""
-    body = SHOWN.format(returned=returned, called=called)
+    body = SHOWN.format(returned=returned, called=called, between=between.replace("; ", "\n    "))
     assert [*found(body)] == ["TAPE201"]
     assert bool(safe(body)) == is_safe

@@ -133,11 +133,33 @@ def _returned(function: ast.AST) -> set[str]:
 
 
 def _filled(function: ast.AST, lines: set[int]) -> set[str]:
-    """Return the names that simple statements of a function on some lines store, or call a method of."""
+    """Return the names that simple statements of a function on some lines store, or call a method of, and those that
+    others compute from these.
+    """
+    simple = [one for one in of_kind(function, ast.stmt) if not hasattr(one, "body")]
     found: set[str] = set()
-    for statement in of_kind(function, ast.stmt):
-        simple = not hasattr(statement, "body")
-        if simple and not lines.isdisjoint(range(statement.lineno, last_line(statement) + 1)):
-            found.update(name.id for name in of_kind(statement, ast.Name) if isinstance(name.ctx, ast.Store))
-            found.update(filter(None, (id_of(part.value) for part in of_kind(statement, ast.Attribute))))
-    return found
+    for statement in simple:
+        if not lines.isdisjoint(range(statement.lineno, last_line(statement) + 1)):
+            found |= _stored(statement) | _asked(statement)
+    while True:
+        onward = {name for one in simple if not _read(one).isdisjoint(found) for name in _stored(one)}
+        if onward <= found:
+            return found
+        found |= onward
+
+
+def _stored(statement: ast.stmt) -> set[str]:
+    """Return the names that a statement stores, or stores something in."""
+    own = {name.id for name in of_kind(statement, ast.Name) if isinstance(name.ctx, ast.Store)}
+    items = (one.value for one in of_kind(statement, ast.Subscript) if isinstance(one.ctx, ast.Store))
+    attributes = (one.value for one in of_kind(statement, ast.Attribute) if isinstance(one.ctx, ast.Store))
+    return own | {name for value in (*items, *attributes) if (name := id_of(value))}
+
+
+def _read(statement: ast.stmt) -> set[str]:
+    return {name.id for name in of_kind(statement, ast.Name) if isinstance(name.ctx, ast.Load)}
+
+
+def _asked(statement: ast.stmt) -> set[str]:
+    """Return the names of what a statement asks for an attribute, as a call of a method does."""
+    return {name for part in of_kind(statement, ast.Attribute) if (name := id_of(part.value))}
