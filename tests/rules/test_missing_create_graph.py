@@ -236,3 +236,42 @@ for step in range(4):
     optimizer.step()
 """
     assert CODE in [finding.code for finding in check(from_text(text, "penalty.py")).findings]
+
+
+UNRECORDED = """\
+import torch
+from torch import nn
+
+model = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+x = torch.rand(5, 3, requires_grad=True)
+g, = torch.autograd.grad(model(x).pow(2).sum(), x)
+
+
+def compute(value):
+    return TERM
+
+
+with SWITCH:
+    term = compute(g)
+(model(x).pow(2).mean() + term.sum()).backward()
+optimizer.step()
+"""
+OFF = ["torch.no_grad()", "torch.set_grad_enabled(False)", "torch.inference_mode()", "torch.autograd.no_grad()"]
+ON = ["torch.enable_grad()", "torch.set_grad_enabled(True)"]
+
+
+@pytest.mark.parametrize("term", ["value * value", "value.pow(2) + 1", "(2 * value).exp()", "value.norm().sqrt()"])
+@pytest.mark.parametrize(("switch", "told"), [*((one, False) for one in OFF), *((one, True) for one in ON)])
+def test_what_is_computed_of_a_gradient_unrecorded_is_a_constant_with_any_graph(
+    term: str, switch: str, told: bool
+) -> None:
+    text = UNRECORDED.replace("TERM", term).replace("SWITCH", switch)
+    assert (CODE in [one.code for one in check(from_text(text, "penalty.py")).findings]) == told
+    graphs = {}
+    for given in ("", ", create_graph=True"):
+        names: dict[str, Any] = {}
+        head = text.replace("sum(), x)", f"sum(), x{given})").partition("(model(x).pow(2).mean()")[0]
+        exec(compile(f"import torch\ntorch.manual_seed(0)\n{head}", "penalty.py", "exec"), names)
+        graphs[given] = names["term"].requires_grad
+    assert graphs[", create_graph=True"] == told

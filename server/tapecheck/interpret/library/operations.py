@@ -346,13 +346,24 @@ class _Call:
         elif self.fact.result.differentiable == "no" and any(value.node is not None for value in self.every):
             how = "nondifferentiable"
         else:
-            return _constant_cuts(self.torch, name, self.cuts)
-        cuts = _constant_cuts(self.torch, name, self.cuts) if name == "detach" else self.cuts
+            return _constant_cuts(self.torch, name, self._cuts_unrecorded())
+        cuts = _constant_cuts(self.torch, name, self.cuts) if name == "detach" else self._cuts_unrecorded()
         for value in self.every:
             # What is changed in place under `no_grad` keeps its own graph, or stays a leaf.
             if value.node is not None and not (how == "no_grad" and value is self.target):
                 cuts = merge_cuts(world.graph.cut(how, self.node, value, name=value.name), cuts)
         return cuts
+
+    def _cuts_unrecorded(self) -> tuple[int, ...]:
+        """Return where graphs end that lead to the operands; what is made of a gradient where nothing is recorded would
+        have no graph if that had one.
+        """
+        if self.world.modes.grad_mode != "no" or self.target is not None or not self.world.graph.gradients_cut:
+            return self.cuts
+        known = self.world.writer.ledger.cuts
+        taken = tuple(cut for cut in self.cuts if known[cut].how == "grad")
+        others = tuple(cut for cut in self.cuts if known[cut].how != "grad")
+        return merge_cuts(others, self.world.graph.derived_cut("no_grad", self.node, taken, "")) if taken else others
 
     def with_graph(self, plan: _Plan, exists: Fact) -> Tensor | Unknown:
         """Return the result with a node of its own: the target, or a new tensor. `exists` says whether it has it."""
