@@ -152,9 +152,34 @@ def _excused(
         for held in reading.held
         if _place(held) in wanted - excused and (_backwarded_later(reading, held) or _begun_anew(reading, held))
     }
+    learned = _learned_through({place[3] for place in wanted - excused}, readings)
+    excused |= {place for place in wanted if place[3] in learned}
     emptied = {place: _emptied(place, grown) for place in wanted - excused}
     excused |= {place for place, fact in emptied.items() if fact == "yes"}
     return excused, {place for place, fact in emptied.items() if fact == "may"}
+
+
+def _learned_through(loops: set[Span], readings: Sequence[Reading]) -> set[Span]:
+    """Return the loops whose iterations, in another call or another program, one backward behind them learns through:
+    the steps of one computation, which is to keep its graph. That a call of it is never learned from is told elsewhere.
+    """
+    found: set[Span] = set()
+    for reading in readings:
+        for loop in reading.loops.values() if loops - found else ():
+            if loop.end is not None and loop.event.at.span in loops - found and _is_walked_behind(reading, loop):
+                found.add(loop.event.at.span)
+    return found
+
+
+def _is_walked_behind(reading: Reading, loop: LoopRun) -> bool:
+    """Return whether a backward behind a loop runs through what several of its iterations built."""
+    built = set(reading.nodes_between(loop.start, loop.end if loop.end is not None else loop.start))
+    for run in reading.runs:
+        if run.position > loop.start and not iteration_in(run.at, loop):
+            walked = built & run.executed.keys()
+            if len({reading.iteration_of(node, loop) for node in walked}) > 1:
+                return True
+    return False
 
 
 def _told_by_failures(readings: Sequence[Reading], wanted: set[_Place]) -> set[_Place]:
