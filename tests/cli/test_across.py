@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import runpy
+import sys
 from pathlib import Path
 
 import pytest
@@ -159,3 +161,106 @@ def test_what_raises_does_so_whatever_calls_it(asked: str, here: Path, capsys: p
     for name, text in {"pyproject.toml": "", "memory.py": twice, "main.py": SILENT}.items():
         (here / name).write_text(text)
     assert {code for _, code in _found(capsys, asked)} & {"TAPE101", "TAPE103"}
+
+
+SHARED = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.other = nn.Linear(3, 3), nn.Linear(3, 3)
+
+    def scores(self, x):
+        h, found = x, []
+        for k in range(4):
+            STEP
+        return RESULT
+
+    def forward(self, x, y):
+        return (self.scores(x) - y).pow(2).mean()
+"""
+STEPS = {
+    "a chain": ("h = torch.tanh(self.one(h) + self.other(x))", "h"),
+    "a list": ("h = self.one(x) * k; found.append(h)", "sum(found)"),
+    "a sum": ("h = h + self.one(x).tanh()", "h"),
+}
+TRAINING = {
+    "backward": "net(x, y).backward()",
+    "by names": "for p, g in zip(net.parameters(), torch.autograd.grad(net(x, y), net.parameters(), allow_unused=True)):"
+    " p.grad = g",
+}
+TRAIN = """\
+import torch
+from net import Net
+from unseen import batches
+
+torch.manual_seed(0)
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for x, y in batches:
+    optimizer.zero_grad()
+    TRAINING
+    optimizer.step()
+"""
+EVALUATE = """\
+from net import Net
+from unseen import batches
+
+net = Net()
+for x, _ in batches:
+    print(net.scores(x).argmax(1))
+"""
+UNSEEN = "import torch\n\nbatches = [(torch.ones(2, 3), torch.ones(2, 3)) for _ in range(3)]\n"
+
+
+@pytest.mark.parametrize("training", TRAINING.values(), ids=TRAINING)
+@pytest.mark.parametrize(("step", "result"), STEPS.values(), ids=STEPS)
+def test_what_another_program_learns_through_is_not_cut_safely(
+    step: str,
+    result: str,
+    training: str,
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    net = SHARED.replace("STEP", step).replace("RESULT", result)
+    (here / "programs").mkdir()
+    (here / "elsewhere").mkdir()
+    (here / "elsewhere" / "unseen.py").write_text(UNSEEN)
+    programs = here / "programs"
+    monkeypatch.syspath_prepend(str(here / "elsewhere"))
+    monkeypatch.syspath_prepend(str(programs))
+    texts = {"pyproject.toml": "", "net.py": net, "evaluate.py": EVALUATE, "train.py": TRAIN}
+    for name, text in texts.items():
+        (programs / name).write_text(text.replace("TRAINING", training))
+
+    def trained() -> list[float]:
+        for name in ("net", "unseen"):
+            monkeypatch.delitem(sys.modules, name, raising=False)
+        run = runpy.run_path(str(programs / "train.py"))
+        return [p.sum().item() for p in run["net"].parameters()]
+
+    before = trained()
+    run(capsys, "--fix", "--no-cache", "programs")
+    assert trained() == before
+
+
+def test_a_kept_result_asks_again_who_trains_by_what_its_fixes_change(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step, result = STEPS["a sum"]
+    for name, text in {"pyproject.toml": "", "evaluate.py": EVALUATE, "net.py": SHARED}.items():
+        (here / name).write_text(text.replace("STEP", step).replace("RESULT", result))
+    monkeypatch.setenv("TAPECHECK_CACHE_DIR", str(here / "kept"))
+    asked = ("--output-format", "json", "evaluate.py", "net.py")
+
+    def safe() -> set[str]:
+        rows = json.loads(run(capsys, *asked)[1])
+        return {row["fix"]["applicability"] for row in rows if row.get("fix")}
+
+    assert safe() == safe() == {"safe"}
+    (here / "train.py").write_text(TRAIN.replace("TRAINING", TRAINING["backward"]))
+    assert safe() == {"unsafe"}

@@ -670,3 +670,63 @@ def test_what_is_walked_once_for_several_iterations_is_freed(condition: str, res
     report = check(from_text(text, "train.py"))
     told = {(one.code, one.severity) for one in report.findings if "kept" in one.message}
     assert told == {(CODE, severity)}
+
+
+TWO_CALLS = """\
+import torch
+from torch import nn
+from unseen import batches
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one = nn.Linear(3, 3)
+
+    def scores(self, x):
+        h, found = x, []
+        for k in range(6):
+            STEP
+        return RESULT
+
+    def forward(self, x):
+        return self.scores(x)
+
+    def decode(self, x):
+        return self.scores(x).argmax(1)
+
+
+net = Net()
+optimizer = torch.optim.Adam(net.parameters())
+for x in batches:
+    loss = LOSS
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+for x in batches:
+    print(net.decode(x))
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "result"),
+    [
+        ("h = torch.tanh(self.one(h))", "h"),
+        ("h = h + self.one(x).tanh()", "h"),
+        ("found.append(self.one(x).tanh())", "sum(found)"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("loss", "told"),
+    [
+        ("net(x).pow(2).mean()", NEVER_WALKED),
+        ("net.scores(x).pow(2).mean()", NEVER_WALKED),
+        ("net.one(x).pow(2).mean()", CODE),
+    ],
+)
+def test_the_steps_of_what_another_call_learns_through_are_to_be_kept(
+    step: str, result: str, loss: str, told: str
+) -> None:
+    text = TWO_CALLS.replace("STEP", step).replace("RESULT", result).replace("LOSS", loss)
+    assert told in {one.code for one in check(from_text(text, "train.py")).findings}
+    assert told == CODE or CODE not in {one.code for one in check(from_text(text, "train.py")).findings}

@@ -30,7 +30,8 @@ _MOST_ENTRIES = 20_000
 class Entry:
     """One result, with the answers that its imports got and digests of the texts that were read.
 
-    `named` are functions and methods, with whether another file of the project may name them.
+    `named` are functions and methods, with whether another file of the project may name them, `trained` files that the
+    fixes edit, with whether another program may train by them.
     """
 
     text: str
@@ -38,6 +39,7 @@ class Entry:
     texts: tuple[tuple[str, str], ...]
     checked: Checked
     named: tuple[tuple[str, bool, bool], ...] = ()
+    trained: tuple[tuple[str, bool], ...] = ()
 
 
 def load(folder: str, source: Source, asked: object, project: Project) -> Checked | None:
@@ -54,6 +56,9 @@ def load(folder: str, source: Source, asked: object, project: Project) -> Checke
     callers = Callers(project, {})
     if any(callers.may_name(name, method=method) != known for name, method, known in entry.named):
         return None
+    own = {str(Path(one).absolute()) for one in (source.path, *(path for path, _ in entry.texts))}
+    if any(Callers(project.of(path), {}).may_train(own) != known for path, known in entry.trained):
+        return None
     return entry.checked if all(_digest_of(modules, path) == known for path, known in entry.texts) else None
 
 
@@ -62,7 +67,14 @@ def save(folder: str, source: Source, asked: object, report: Report, checked: Ch
     interpretation = report.interpretation
     texts = tuple((path, digest(text) if text is not None else "") for path, text in interpretation.read.items())
     named = tuple((*asked_for, known) for asked_for, known in interpretation.named.items())
-    entry = Entry(digest(source.text), tuple(interpretation.imports.items()), texts, checked, named)
+    entry = Entry(
+        digest(source.text),
+        tuple(interpretation.imports.items()),
+        texts,
+        checked,
+        named,
+        tuple(interpretation.trained.items()),
+    )
     data = stored.packed(entry)
     if data is not None:
         stored.write(_place(folder, source, asked, report.project), data)

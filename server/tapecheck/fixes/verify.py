@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -31,6 +31,7 @@ from tapecheck.rules.term_without_effect.rule import TermWithoutEffect
 from tapecheck.rules.untrained_parameter.rule import UntrainedParameter
 from tapecheck.rules.words import join, line
 from tapecheck.source import Source, from_text
+from tapecheck.source.callers import Callers
 from tapecheck.source.nodes import attr_of, negated
 from tapecheck.tape import Cut, Decision, MovedTape, Moves, Node, Optimizer, Raised, Span, Step, Tape
 
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 # What only shows in later iterations, or once a program is known to its end; the others would be a fix's own doing.
 _SHOWN_LATER = frozenset(rule.code for rule in ALL if not rule.raises) - {GrowingChain.code}
 
+_CUTTING = frozenset((GraphKeptAcrossIterations.code, NeedlessGraph.code))
+"""Findings whose repair takes graphs away."""
 _MADE_WHOLE = frozenset(
     rule.code for rule in (GraphKeptAcrossIterations, GradientCut, BackwardWithoutGraph, TermWithoutEffect)
 )
@@ -183,9 +186,20 @@ class Verifier:
             return Fix(f"{title}; {lacking}", "unsafe", edits, f"{effect} {lacking}.", lost)
         if candidate.safe and self.finding.code in _SHOWN_LATER and self._is_imported_for(edits):
             checks = [*checks, "Check who imports this function: what it returns may lead to no gradient any more."]
+        if candidate.safe and self.finding.code in _CUTTING and (others := self._trained_by_others(files)):
+            checks = [*checks, f"Check that no other program learns through what changes in {join(others)}."]
         safe = candidate.safe and not names and not checks and not candidate.doubt
         effect = " ".join((effect, *checks)) if candidate.safe else effect
         return Fix(title, "safe" if safe else "unsafe", edits, effect, wasted=wasted)
+
+    def _trained_by_others(self, files: Collection[str]) -> list[str]:
+        """Return the names of those edited files that a program other than this one imports, and may learn through."""
+        interpretation = self.report.interpretation
+        own = {str(Path(one).absolute()) for one in (self.report.source.path, *interpretation.read)}
+        texts = {path: source.text for path, source in self.open_files.items()}
+        for file in files:
+            interpretation.trained[file] = Callers(self.report.project.of(file), texts).may_train(own)
+        return [Path(file).name for file in files if interpretation.trained[file]]
 
     def _is_imported_for(self, edits: Iterable[Edit]) -> bool:
         """Return whether edits change what a function returns that the program calls to show it alone."""

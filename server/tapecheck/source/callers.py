@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from tapecheck.source.importers import Importers
@@ -19,6 +19,8 @@ _WORD = re.compile(r"[^\W\d]\w*")
 _SWITCHES = frozenset(("no_grad", "inference_mode", "set_grad_enabled", "enable_grad"))
 """Names by which a program switches recording on and off."""
 
+_TRAINING = frozenset(("backward", "manual_backward", "autograd", "fit"))
+"""Names by which a program starts a backward, or has it started."""
 _SHARED = "importers"
 """The key of what is shared by the files of one command: a project is looked through once."""
 
@@ -52,12 +54,21 @@ class Callers:
             return not _SWITCHES.isdisjoint(words)
         return name in words
 
+    def may_train(self, but: Collection[str]) -> bool:
+        """Return whether a file that imports this one, and is none of some others, may start a backward."""
+        files = [one for one in self._importers().of(self._path) if one not in but]
+        return len(files) > _MOST_FILES or any(not _TRAINING.isdisjoint(self._words_of(one)) for one in files)
+
+    def _importers(self) -> Importers:
+        importers = self._project.shared.get(_SHARED)
+        if not isinstance(importers, Importers):
+            importers = self._project.shared[_SHARED] = Importers(Projects(self._project.setup))
+        return importers
+
     def _words(self, *, around: bool) -> frozenset[str] | None:
         """Return the words of the files that can come to one, None where too many can."""
         if around not in self._named:
-            importers = self._project.shared.get(_SHARED)
-            if not isinstance(importers, Importers):
-                importers = self._project.shared[_SHARED] = Importers(Projects(self._project.setup))
+            importers = self._importers()
             files = importers.around(self._path) if around else importers.of(self._path)
             within = len(files) <= _MOST_FILES
             self._named[around] = frozenset().union(*map(self._words_of, files)) if within else None

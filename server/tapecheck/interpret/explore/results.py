@@ -65,6 +65,8 @@ class Interpretation:
     """The texts of the files that imports led to, None for one that could not be read."""
     named: dict[tuple[str, bool], bool] = field(default_factory=dict)
     """The functions, and methods (True), of which was asked whether another file of the project may name them."""
+    trained: dict[str, bool] = field(default_factory=dict)
+    """The files of which was asked whether another program may learn through what they define."""
     groups: list[Group] = field(default_factory=list)
     """The tapes by the start that they belong to."""
     work: int = 0
