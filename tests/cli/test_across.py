@@ -189,8 +189,8 @@ STEPS = {
 }
 TRAINING = {
     "backward": "net(x, y).backward()",
-    "by names": "for p, g in zip(net.parameters(), torch.autograd.grad(net(x, y), net.parameters(), allow_unused=True)):"
-    " p.grad = g",
+    "by names": "given = [*net.parameters()]; found = torch.autograd.grad(net(x, y), given, allow_unused=True); "
+    "[setattr(p, 'grad', g) for p, g in zip(given, found)]",
 }
 TRAIN = """\
 import torch
