@@ -172,7 +172,9 @@ def _learned_through(loops: set[Span], readings: Sequence[Reading]) -> set[Span]
 
 
 def _is_walked_behind(reading: Reading, loop: LoopRun) -> bool:
-    """Return whether a backward behind a loop runs through what several of its iterations built."""
+    """Return whether a backward behind a loop that has none of its own runs through what several iterations built."""
+    if reading.runs_in(loop):
+        return False
     built = set(reading.nodes_between(loop.start, loop.end if loop.end is not None else loop.start))
     for run in reading.runs:
         if run.position > loop.start and not iteration_in(run.at, loop):
