@@ -46,3 +46,35 @@ def test_what_is_packed_keeps_its_graph(kind: str, read: str, again: str) -> Non
 def test_what_a_recurrent_module_makes_of_what_is_not_visible_may_be_packed() -> None:
     program = "import torch\nfrom lib import batch\nrnn = torch.nn.GRU(4, 3)\nrnn(batch())[0].data.sum().backward()\n"
     assert check(from_text(program, "packed.py")).findings == []
+
+
+KEPT = {
+    "added up": "total = total + output.data.mean()",
+    "collected": "total.append(output.data)",
+    "read again": "loss = (loss + output.data).sum()",
+    "changed in place": "output.data.mul_(2)",
+    "changed through a name": "seen = output.data\n    seen.zero_()",
+    "in the next round": "prev = output.data.mean()",
+}
+
+
+@pytest.mark.parametrize("kept", KEPT)
+@pytest.mark.parametrize("given", ["batch()", "batch"])
+@pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
+def test_what_may_be_packed_or_not_is_told_as_neither(kind: str, given: str, kept: str) -> None:
+    program = f"""\
+import torch
+from lib import batch
+rnn = torch.nn.{kind}(4, 3)
+optimizer = torch.optim.SGD(rnn.parameters(), lr=0.1)
+total, prev = {"[]" if "append" in KEPT[kept] else "0"}, 0
+for step in range(5):
+    output, state = rnn({given})
+    loss = (output + prev).pow(2).mean()
+    optimizer.zero_grad()
+    {KEPT[kept] if "prev" not in KEPT[kept] else ""}
+    loss.backward()
+    optimizer.step()
+    {KEPT[kept] if "prev" in KEPT[kept] else ""}
+"""
+    assert check(from_text(program, "packed.py")).findings == []

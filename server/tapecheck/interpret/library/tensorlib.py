@@ -70,8 +70,10 @@ def _gradient(torch: Torch, owner: Tensor, node: ast.AST) -> Value:
 
 
 def _data(torch: Torch, owner: Tensor, node: ast.AST) -> Value:
-    if owner.noted(Mark.PERHAPS_PACKED):
-        return owner
+    if owner.noted(Mark.PERHAPS_PACKED) and owner.node is not None:
+        # Of a PackedSequence it is the tensor itself, with its graph.
+        text = f"{owner.name or 'what the module returned'} is a tensor, which `.data` cuts from its graph"
+        torch.world.assumptions.note("name", text, node, (owner.node,))
     cuts = torch.world.graph.cut("data", node, owner, name=owner.name)
     result = torch.world.graph.data(owner.name, cuts, owner.dtype)
     # Writes through .data change the same memory without moving the version counter.
