@@ -366,14 +366,7 @@ class Overload:
         )
 
     def select(self, bound: Mapping[str, str]) -> list[OpFact]:
-        """Return the facts whose conditions the bound kinds can meet; all of them if none does.
-
-        A number that nobody knows is none of those at which the op does something else: a rate is seldom zero.
-        In place it may be: then nothing is changed.
-        """
-        usual = {name for conditions, _ in self.cases for name, wanted in conditions.items() if wanted == "nonzero"}
-        usual = usual if bound.get("inplace", "False") == "False" else set()
-        bound = {name: "nonzero" if name in usual and kind in ("?", "number") else kind for name, kind in bound.items()}
+        """Return the facts whose conditions the bound kinds can meet; all of them if none does."""
         # One is a number other than zero, unless it was measured to be a case of its own.
         own = {name for conditions, _ in self.cases for name, wanted in conditions.items() if wanted == "1"}
         chosen = [

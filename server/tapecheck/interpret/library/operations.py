@@ -389,7 +389,9 @@ class _Call:
             return self.target
         if fact.aliasing.view != "no" and fact.aliasing.view_of in self.inputs:
             viewed = self.inputs[fact.aliasing.view_of][0]
-            if isinstance(viewed, Tensor):
+            if isinstance(viewed, Tensor) and _is_either(fact):
+                built.storage.may_be(viewed.storage)
+            elif isinstance(viewed, Tensor):
                 built.of_leaf = viewed.of_leaf
                 built.views(viewed)
                 self._share_type(built, viewed)
@@ -553,9 +555,14 @@ def fail(torch: Torch, node: ast.AST, message: str, backward: int | None = None,
     raise Signal(kind, None, message, node)
 
 
+def _is_either(fact: OpFact) -> bool:
+    """Whether an op gives back what it is given, or else something new with a node of its own: as a number has it."""
+    return fact.aliasing.returns_input == "may" and fact.name not in _COPIES_ACROSS and not fact.writing.mutates
+
+
 def _result_storage(torch: Torch, fact: OpFact, bound: Kwargs, target: Value) -> Storage | None:
     source = target
-    if source is None and fact.aliasing.view != "no":
+    if source is None and fact.aliasing.view != "no" and not _is_either(fact):
         source = bound.get(fact.aliasing.view_of or "")
     if source is None and fact.aliasing.unversioned_view_of:
         return None
