@@ -84,3 +84,47 @@ def test_an_element_that_comes_twice_is_told() -> None:
     line, _ = torch_raises_at({"": full(twice + "train([3, 3, 3, 3, 3], torch.ones(3))\n")})[""]
     (finding,) = check(from_text(full(twice), "program.py")).findings
     assert (finding.code, finding.span.line) == ("TAPE101", line)
+
+
+FROZEN = """\
+import torch
+
+
+class Owner:
+    def __init__(self, state):
+        self.state = state
+
+
+params = [torch.rand(3) for _ in range(COUNT)]
+named = {str(i): p for i, p in enumerate(params)}
+owners = [Owner(p) for p in params]
+for _ in range(3):
+    for p in params:
+        p.requires_grad = True
+    loss = sum((p * p).sum() for p in params)
+    grads = torch.autograd.grad(loss, params)
+    LOOP
+        FREEZE
+    CHANGE
+"""
+OVER = {
+    "the list": "for p in params:",
+    "pairs": "for p, g in zip(params, grads):",
+    "numbered": "for i, p in enumerate(params):",
+    "by index": "for p in (params[i] for i in range(len(params))):",
+    "a dict": "for name, p in named.items():",
+    "backwards": "for p in reversed(params):",
+    "what holds them": "for p in (one.state for one in owners):",
+}
+CHANGED = ["for p in params: p.clamp_(min=0.0)", "params[-1].clamp_(min=0.0)", "params[len(params) // 2].mul_(2.0)"]
+
+
+@pytest.mark.parametrize("count", [2, 5, 40])
+@pytest.mark.parametrize("loop", OVER.values(), ids=OVER)
+def test_what_a_loop_takes_the_graph_from_it_takes_it_from_all_of(loop: str, count: int) -> None:
+    """An iteration that repeats the one before says nothing of elements that it has not come to."""
+    for freeze, change in product(("p.requires_grad = False", "p.requires_grad_(False)"), CHANGED):
+        text = FROZEN.replace("COUNT", str(count)).replace("LOOP", loop)
+        text = text.replace("FREEZE", freeze).replace("CHANGE", change)
+        exec(compile(text, "frozen.py", "exec"), {})
+        assert not check(from_text(text, "frozen.py")).findings, text

@@ -96,6 +96,8 @@ class _Loop:
         """Whether it goes over parameters or modules."""
         self.own: Guard | None = None
         """What the condition of a `while` compares."""
+        self.led = False
+        """Whether the last element led to a graph from before the loop when it came."""
         self.reached: list[int] = []
         """The guards that it was taken on to."""
         self.started = (0, 0)
@@ -286,6 +288,7 @@ def _go_over(loop: _Loop, node: ast.For | ast.AsyncFor, value: Value, stream: St
             break
         loop.finds(stream, node.iter)
         loop.parts = loop.parts or carry.of_model(element)
+        loop.led = loop.older([element])
         machine.assign(node.target, element, env, node)
         signal = yield from _body(machine, node, leaving, env)
         index += 1
@@ -321,9 +324,13 @@ def _next(loop: _Loop, stream: Stream, index: int, element: Value) -> int | None
     if length is not None and index >= length:
         return _next_settled(loop, stream, index)
     following = _following(loop, stream, index, length, element)
-    if following is None and stream.held and length is not None:
-        return _next_kept(loop, stream, index, length, element)
-    return following
+    if following is not None or loop.work > limits.LOOP_WORK or loop.done >= limits.MODEL_ITERATIONS:
+        return following
+    # It takes from its elements the graphs that they lead to: from each of them.
+    takes = loop.led and not loop.older([element])
+    if stream.sequential or length is None:
+        return index if takes and stream.sequential else None
+    return _next_kept(loop, stream, index, length, element) if takes or stream.held else None
 
 
 def _next_settled(loop: _Loop, stream: Stream, index: int) -> int | None:
@@ -410,7 +417,7 @@ def _next_kept(loop: _Loop, stream: Stream, index: int, length: int, element: Va
     would be one that the program has got rid of, or has gone on with.
     """
     holders = loop.entered_by(element)
-    if not (holders or loop.older([element])) or loop.work > limits.LOOP_WORK or loop.done >= limits.MODEL_ITERATIONS:
+    if not (holders or loop.led or loop.older([element])):
         return None
     for place in range(index, min(length, limits.MODEL_ITERATIONS)):
         item = stream.item(place)
