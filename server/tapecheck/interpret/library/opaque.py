@@ -262,7 +262,9 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
     passed = id(whole) in torch.world.assumptions.passed
     # What a method of a model gives of its parts, `model.children()`, is as visible as the model.
     source = (whole.part_of.within or whole).name
-    hidden = "." in source and not passed and not visible.acts_as_known(source)
+    # What nothing defines is code that is not visible, wherever the program does run.
+    missing = id(whole) in torch.world.omissions.missing
+    hidden = missing or ("." in source and not passed and not visible.acts_as_known(source))
     known = _called_by_name(torch, function, hidden, args, kwargs, node)
     if known is not NO_MODEL:
         return known
