@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tapecheck.tape import Root
+import pytest
+
+from tapecheck.check import check
+from tapecheck.source import from_text
+from tapecheck.tape import Backward, Root
 
 CODE = "TAPE103"
 
@@ -83,3 +87,20 @@ def test_a_condition_that_was_only_tried_one_way_may_give_it_a_graph(build: Any,
     span = build.site(2).span
     build.tape.untried = frozenset([(span.file, span.line, span.column)])
     assert found(build) == []
+
+
+@pytest.mark.parametrize("made", ["-given(w)", "+given(w)", "given(w) * 2", "given(w)[0]", "given(w).mean()"])
+def test_what_nobody_knows_is_called_as_the_program_calls_it(made: str) -> None:
+    text = f"""\
+import torch
+from hidden import given
+
+w = torch.ones(2, requires_grad=True)
+with torch.no_grad():
+    loss = {made}
+loss.backward()
+loss.backward()
+"""
+    tapes = check(from_text(text, "train.py")).interpretation.tapes
+    calls = [event for tape in tapes for event in tape.events if isinstance(event, Backward)]
+    assert {root.name for call in calls for root in call.roots} == {"loss"}

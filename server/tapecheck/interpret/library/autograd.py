@@ -49,7 +49,7 @@ from tapecheck.interpret.values import (
     perhaps_given,
     requires_any,
 )
-from tapecheck.source.nodes import children, walk
+from tapecheck.source.nodes import children, id_of, walk
 from tapecheck.tape import (
     Backward,
     Cut,
@@ -304,7 +304,8 @@ class Autograd:
             # What the argument was called before torch 0.2: no torch of today gets past this call.
             self.machine.wrong("TypeError", node)
             given.setdefault("retain_graph", given.pop("retain_variables"))
-        self._backward([root], given, node, self._argument(node, "retain_graph", 1), may_retain)
+        named = id_of(node.func.value) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
+        self._backward([root], given, node, self._argument(node, "retain_graph", 1), may_retain, named)
         return None
 
     def backward_function(self, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -322,12 +323,22 @@ class Autograd:
         return None
 
     def _backward(
-        self, roots: Sequence[Value], given: Kwargs, node: ast.AST, span: Span | None, may_retain: bool = False
+        self,
+        roots: Sequence[Value],
+        given: Kwargs,
+        node: ast.AST,
+        span: Span | None,
+        may_retain: bool = False,
+        named: str | None = None,
     ) -> None:
+        """Run a backward call; `named` is the variable of its root, where it is written so."""
         self._give_graphs(roots, node)
         inputs = given.get("inputs")
         wanted, known = self._inputs(inputs, node) if inputs is not None else (None, True)
         event = self._event("backward", roots, wanted, given, node, span, known, may_retain)
+        if named is not None and isinstance(roots[0], Unknown):
+            # The name of what nobody knows is what it came from.
+            event = dataclasses.replace(event, roots=tuple(dataclasses.replace(one, name=named) for one in event.roots))
         starts = self._sequence(given.get("gradient", given.get("grad_tensors")), node)
         traversal = self.world.writer.run_backward(event)
         if self.world.modes.sharded:

@@ -585,7 +585,7 @@ class BaseValue:
 
     def unary(self, machine: Interpreter, op: str, node: ast.AST) -> Value:
         """Return what a unary operator, by the name of its syntax node, makes of it."""
-        return machine.unknown("unary")
+        return machine.unknown("")
 
     def operand(self) -> BaseValue:
         """Return what it is compared as."""

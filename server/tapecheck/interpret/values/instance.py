@@ -209,7 +209,7 @@ class Instance(BaseValue):
 
     def unary(self, machine: Interpreter, op: str, node: ast.AST) -> Value:
         method = machine.find_method(self, _UNARY[op])
-        return machine.call(method, [], {}, node) if method is not None else Unknown("unary")
+        return machine.call(method, [], {}, node) if method is not None else Unknown()
 
     def get_item(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
         method = machine.find_method(self, "__getitem__")

@@ -63,6 +63,9 @@ COUNTED = (Kind.NUMBER, Kind.WHOLE, Kind.SCALE)
 _DATA = frozenset((Kind.PLAIN, *COUNTED, Kind.SIZES, Kind.TEXT))
 
 
+_SIGNS = {"USub": "-", "UAdd": "+", "Invert": "~"}
+
+
 class Whole(NamedTuple):
     """What an unknown is a part of: the attribute `attr` of `owner`, or what an index or a loop took out of `source`.
 
@@ -430,7 +433,8 @@ class Unknown(BaseValue):
         return machine.known_truth(self)
 
     def unary(self, machine: Interpreter, op: str, node: ast.AST) -> Value:
-        result = Unknown("unary", self.node, self.cuts, self.kind if self.kind in COUNTED else Kind.ANY)
+        name = f"{_SIGNS[op]}{self.name}" if op in _SIGNS and self.name.isidentifier() else ""
+        result = Unknown(name, self.node, self.cuts, self.kind if self.kind in COUNTED else Kind.ANY)
         result.oldest, result.certain = self.oldest, self.certain
         result.data, result.assumed, result.returned = self.data, self.assumed, self.returned
         result.parts = (f"unary {op}", self)
