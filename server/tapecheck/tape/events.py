@@ -466,7 +466,8 @@ class WrapperCall:
     where it is `whole`: without a graph break; `resized` that the code was compiled for inputs of several sizes.
     `code` numbers what is compiled: calls with the same number run one compiled backward. `donates` says whether that
     one reuses the memory of what the forward saved, if it is compiled for a walk that frees the graph; "may" where what
-    an earlier run left on the disk decides.
+    an earlier run left on the disk decides. `guarded` numbers what the call was given: one that is given the same is
+    not compiled anew.
     """
 
     at: Site
@@ -480,6 +481,7 @@ class WrapperCall:
     resized: bool = False
     code: int | None = None
     donates: Fact = "no"
+    guarded: int | None = None
 
 
 @built_directly

@@ -621,6 +621,8 @@ class Modules:
         bound: Kwargs = dict(zip(fact.forward_params, args))
         bound.update(kwargs)
         given, parts = bound.get("input"), packed.opened(fact, bound)
+        # torch.compile leaves the graph for recurrent layers.
+        self.world.modes.breaks += fact.name in packed.RECURRENT
         fact = self._of_call(owner, fact, bound)
         what: OpFact = fact.eval if training is False else fact.train
         groups = self._own_tensors(owner, what, node)

@@ -205,6 +205,7 @@ def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Valu
         call.change(target)
     if shape is None and world.modes.grad_mode != "no":
         call.give_own_graphs()
+    world.modes.unlike |= fact.name in _PARTS or (fact.aliasing.view != "no" and "ExpandBackward0" in fact.nodes)
     plan = _planned(fact, bound, call.inputs, tuple(_shape(fact, bound, call.inputs) if shape is None else shape))
     if _copies(fact, bound):
         call.fact = dataclasses.replace(fact, aliasing=dataclasses.replace(fact.aliasing, view="no", view_of=None))
@@ -781,6 +782,8 @@ def _several(
 
 
 _TAKES_APART = frozenset(("chunk", "split", "unbind", "tensor_split", "hsplit", "vsplit", "unsafe_chunk"))
+_PARTS = (_TAKES_APART - {"unbind"}) | {"narrow"}
+"""What may leave a single row."""
 
 
 def _sections(torch: Torch, bound: Kwargs, node: ast.AST) -> int | None:
@@ -987,6 +990,7 @@ def augmented(torch: Torch, op: str, current: Tensor, value: Value, node: ast.AS
 
 def get_item(torch: Torch, owner: Tensor, index: Value, node: ast.AST) -> Value:
     name = _index_op("getitem", index)
+    torch.world.modes.unlike |= _may_take_one(first_part(index))
     result = op(torch, name, [owner, index], {}, node)
     if name == "getitem" and isinstance(result, Tensor) and result.storage is owner.storage:
         if any(map(_may_be_an_array, listed(index))):
@@ -994,6 +998,15 @@ def get_item(torch: Torch, owner: Tensor, index: Value, node: ast.AST) -> Value:
     if isinstance(result, Tensor) and concrete(first_part(index)) is None:
         result.length = 1
     return result
+
+
+def _may_take_one(index: Value) -> bool:
+    """Whether a slice may select a single row, or none."""
+    if not isinstance(index, slice) or (index.start is None and index.stop is None):
+        return False
+    start, stop = concrete(index.start), concrete(index.stop)
+    start = 0 if start is None else start
+    return not (isinstance(start, int) and isinstance(stop, int) and stop - start > 1 and (start < 0) == (stop < 0))
 
 
 def _may_be_an_array(index: Value) -> bool:

@@ -11,7 +11,7 @@ from typing import Protocol
 from tapecheck.interpret.values import Args, Kwargs, Mark, Tensor, Unknown, Value, argument
 
 _FIELDS = ("data", "batch_sizes", "sorted_indices", "unsorted_indices")
-_RECURRENT = ("RNN", "LSTM", "GRU")
+RECURRENT = ("RNN", "LSTM", "GRU")
 
 
 class _Named(Protocol):
@@ -27,7 +27,7 @@ def made(_: object, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 def opened(module: _Named, bound: Kwargs) -> tuple[Value, ...]:
     """Return the parts of what a module is given, if that is packed; put its tensor in its place."""
     given = bound.get("input")
-    if module.name in _RECURRENT and isinstance(given, tuple) and given:
+    if module.name in RECURRENT and isinstance(given, tuple) and given:
         bound["input"] = given[0]
         return given
     return ()
@@ -35,7 +35,7 @@ def opened(module: _Named, bound: Kwargs) -> tuple[Value, ...]:
 
 def closed(module: _Named, given: Value, parts: tuple[Value, ...], result: Value) -> Value:
     """Return what a module gives for what was packed: its output is packed as that was."""
-    if module.name not in _RECURRENT or not isinstance(result, tuple) or not result:
+    if module.name not in RECURRENT or not isinstance(result, tuple) or not result:
         return result
     output, *states = result
     if parts:

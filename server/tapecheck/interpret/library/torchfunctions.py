@@ -77,6 +77,7 @@ def _inference_mode(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> 
 
 def _set_precision(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     torch.world.modes.precision_is_set = True
+    torch.world.modes.settings += 1
     return None
 
 

@@ -61,6 +61,8 @@ def _kind_of_items(items: list[Value]) -> str:
 
 _GRAPHLESS = ("cuda.", "manual_seed", "backends", "set_", "save", "random", "distributed.", "get_")
 """What the names of functions begin with that have nothing to do with graphs."""
+_SETS_NOTHING = ("cuda.", "manual_seed", "save", "random", "distributed.", "get_", "is_")
+"""Those that leave the settings of torch as they are."""
 
 
 class Torch:
@@ -169,6 +171,7 @@ class Torch:
             return self.op(known, args, kwargs, node)
         # Graphs go through what other processes compute, and a backward from one to the other.
         across = name.startswith(("distributed.autograd.", "distributed.rpc.", "distributed.nn."))
+        self.world.modes.settings += not name.startswith(_SETS_NOTHING)
         return Unknown("result") if name.startswith(_GRAPHLESS) and not across else NO_MODEL
 
     def _method(self, path: str, args: Args, node: ast.AST) -> Value:

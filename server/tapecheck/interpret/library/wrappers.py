@@ -7,8 +7,9 @@ backward is known to be one that DDP waits for, or to walk a graph that was comp
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from tapecheck.interpret.library import replays
 from tapecheck.interpret.library.contract import Modules, Torch
@@ -31,6 +32,7 @@ from tapecheck.interpret.values import (
     is_buffer,
     is_function,
     is_module,
+    is_number,
     known_text,
     layer_of,
     only_tensors,
@@ -62,10 +64,26 @@ _UNCACHED = ("aot_eager",)
 _PRODUCTS = frozenset(
     f"{name}Backward0"
     for name in (
-        "Addmm", "Mm", "Bmm", "Baddbmm", "Addbmm", "Convolution", "ScaledDotProductFlashAttentionForCpu",
+        "Addmm", "Mm", "Mv", "Dot", "Bmm", "Baddbmm", "Addbmm", "Convolution", "ScaledDotProductFlashAttentionForCpu",
     )
 )  # fmt: skip
+_BANNED = _PRODUCTS | {f"{name}Backward0" for name in ("Cat", "Embedding", "Softmax", "LogSoftmax")}
 """What no compiled backward computes anew."""
+_MOVING = frozenset(
+    f"{name}Backward{number}"
+    for name in ("Clone", "ConstantPadNd", "Expand", "Squeeze", "T", "Transpose", "UnsafeView", "Unsqueeze", "View")
+    for number in (0, 1, 4)
+)
+_ONLY = _PRODUCTS | _MOVING
+"""What a product may come to, whatever it is given."""
+_STATISTICS = frozenset(
+    f"{name}Backward0"
+    for name in (
+        "NativeLayerNorm", "NativeGroupNorm", "NativeBatchNorm", "EmbeddingBag", "MaxPool2DWithIndices", "NllLoss",
+        "ScaledDotProductFlashAttentionForCpu", "WeightNormInterface",
+    )
+)  # fmt: skip
+"""What saves something of its own beside its result, which nothing computes anew and nobody is handed."""
 _SETTINGS, _DONATING = "torch._functorch.config", "donated_buffer"
 IN_PLACE = "compiled"
 """The kind of hook that stands for `module.compile()`."""
@@ -260,10 +278,12 @@ def call_in_place(
     modules.compiling = None if own or hooked else state
     if not own:
         state = replace(state, certain="may")
+    given = (*args, *kwargs.values())
     try:
         if own or hooked:
-            with replays.running(modules.torch, state, (*args, *kwargs.values()), node) as results:
-                results.append(_region(modules.torch, state, lambda: modules.forward(owner, args, kwargs, node), node))
+            with replays.running(modules.torch, state, given, node) as results:
+                run = partial(modules.forward, owner, args, kwargs, node)
+                results.append(_region(modules.torch, state, run, given, node))
             return results[0]
         return modules.forward(owner, args, kwargs, node)
     finally:
@@ -375,20 +395,32 @@ def _through(modules: Modules, state: ParallelState, called: Value, args: Args, 
 
 def call_compiled(torch: Torch, state: CompiledState, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Call a compiled model or function."""
-    given = torch.tensors((*args, *kwargs.values()))
-    lengths = tuple(value.length if type(value.length) is int else None for value in given)
+    given = (*args, *kwargs.values())
+    lengths = tuple(value.length if type(value.length) is int else None for value in torch.tensors(given))
     state.resized = any(_differ(lengths, before) for before in state.lengths)
     state.lengths.add(lengths)
-    with replays.running(torch, state, (*args, *kwargs.values()), node) as results:
-        results.append(_region(torch, state, lambda: torch.machine.call(state.model, args, kwargs, node), node))
+    with replays.running(torch, state, given, node) as results:
+        run = partial(torch.machine.call, state.model, args, kwargs, node)
+        results.append(_region(torch, state, run, given, node))
     return results[0]
 
 
-def _is_product(torch: Torch, op: str) -> bool:
-    """Whether an operation or a layer of torch.nn multiplies matrices or convolves."""
+def _is_banned(torch: Torch, op: str) -> bool:
+    """Whether no compiled backward computes the result of an operation or a layer of torch.nn anew."""
+    nodes = _nodes_of(torch, op)
+    products = not _PRODUCTS.isdisjoint(nodes)
+    return op in _BANNED or (products and (torch.facts.module(op) is not None or nodes <= _ONLY))
+
+
+def _has_statistics(torch: Torch, op: str) -> bool:
+    """Whether an operation or a layer of torch.nn saves something beside its result that is not computed anew."""
+    return op in _STATISTICS or not _STATISTICS.isdisjoint(_nodes_of(torch, op))
+
+
+def _nodes_of(torch: Torch, op: str) -> frozenset[str]:
     layer = torch.facts.module(op)
     fact = layer.train if layer is not None else torch.facts.op(op)
-    return op in _PRODUCTS or (fact is not None and not _PRODUCTS.isdisjoint(fact.nodes))
+    return frozenset(fact.nodes) if fact is not None else frozenset()
 
 
 def _differ(one: tuple[int | None, ...], other: tuple[int | None, ...]) -> bool:
@@ -396,9 +428,12 @@ def _differ(one: tuple[int | None, ...], other: tuple[int | None, ...]) -> bool:
     return any(None not in pair and pair[0] != pair[1] for pair in zip(one, other))
 
 
-def _region(torch: Torch, state: CompiledState, run: Callable[[], Value], node: ast.AST) -> Value:
+def _region(
+    torch: Torch, state: CompiledState, run: Callable[[], Value], given: Sequence[Value], node: ast.AST
+) -> Value:
     """Run what is compiled: the nodes that it builds are one, unless something breaks the graph."""
     world = torch.world
+    guards = _guards(torch, state, given, node)
     first, begun, breaks = world.writer.last_id, len(world.writer.tape.events), world.modes.breaks
     memory = world.writer.last_storage
     outer, torch.nn.region = torch.nn.region, state
@@ -410,16 +445,61 @@ def _region(torch: Torch, state: CompiledState, run: Callable[[], Value], node: 
         if not state.whole and (world.modes.breaks != breaks or _broken(world, begun)):
             state.broken = True
         whole: Fact = "may" if state.broken else state.certain
+        donates = _donates(torch, state, first, memory, result)
         _of_its_own(world, begun, whole)
         outputs = _roots(torch, result)
         site = world.position.site(node)
-        code, donates = _code_of(torch, state, first), _donates(torch, state, first, memory, result)
+        code = _code_of(torch, state, first)
+        guarded = _numbered(world, guards) if donates != "no" else None
         event = WrapperCall(
             site, None, first, world.writer.last_id, outputs, whole=whole, resized=state.resized, code=code,
-            donates=donates,
+            donates=donates, guarded=guarded,
         )  # fmt: skip
         world.writer.emit(event)
     return result
+
+
+def _guards(torch: Torch, state: CompiledState, given: Sequence[Value], node: ast.AST) -> tuple[object, ...]:
+    """Return what torch.compile looks at before it runs what it has compiled, beside what the graph shows.
+
+    A length, a layout or a whole number that changes is compiled with any in its place, and that compiles the backward
+    at once, so that it makes no difference here.
+    """
+    modes = torch.world.modes
+    inside = torch.nn.modules(state.model) if isinstance(state.model, Instance) else ()
+    kept = tuple(
+        (name, _guard(torch, value, node, whole=True)) for _, module in inside for name, value in module.attrs.items()
+        if isinstance(value, (Tensor, Unknown)) or is_number(value) or (name == "training" and _asks(module))
+    )  # fmt: skip
+    return modes.settings, kept, tuple(_guard(torch, value, node) for value in given)
+
+
+def _asks(module: Instance) -> bool:
+    """Whether a layer of torch.nn looks at its mode."""
+    fact = layer_of(module).fact
+    return fact is not None and fact.train != fact.eval
+
+
+def _guard(torch: Torch, value: Value, node: ast.AST, *, whole: bool = False) -> object:
+    """Return what code is compiled for where it is given a value; `whole` where that is so of whole numbers as well."""
+    constant = concrete(value)
+    if constant is None or isinstance(constant, (bool, str, float)) or (whole and isinstance(constant, int)):
+        return type(constant), constant
+    if isinstance(constant, int):
+        return int
+    if isinstance(value, Tensor) and whole:
+        return Tensor, value.precision()
+    if isinstance(value, Tensor) and value.dtype == "float" and not torch.world.modes.unlike:
+        return Tensor, value.parameter, value.length in (0, 1)
+    if isinstance(value, Instance) or whole:
+        return value
+    # Of anything else one call is taken for given the same each time.
+    return type(value), torch.world.position.site(node).span
+
+
+def _numbered(world: World, guards: tuple[object, ...]) -> int:
+    known = world.modes.guards
+    return known.setdefault(guards, len(known) + 1)
 
 
 def _code_of(torch: Torch, state: CompiledState, first: int) -> int:
@@ -440,7 +520,8 @@ def _donates(torch: Torch, state: CompiledState, first: int, memory: int, result
     """Return whether a compiled backward reuses the memory of something that its forward has saved.
 
     That is what the forward has computed and handed to nobody. What is computed of saved tensors element by element is
-    computed anew and not saved, so that only what comes of a product or convolution is certainly among it.
+    computed anew and not saved, so that only what comes of a product or convolution is certainly among it, and the
+    statistics of a norm.
     """
     world = torch.world
     nodes = world.writer.ledger.nodes
@@ -448,7 +529,10 @@ def _donates(torch: Torch, state: CompiledState, first: int, memory: int, result
     handed = set(_roots(torch, result))
     inside = [nodes[number] for number in range(first + 1, world.writer.last_id + 1) if number in nodes]
     ahead: list[int] = []
+    certainly = both(world.modes.donates, "may" if state.cached or state.resized else "yes")
     for node in inside:
+        if node.keeps == "yes" and _has_statistics(torch, node.op):
+            return certainly
         for one in node.saved:
             origin = node.id if one.name == "result" else one.of
             if origin is not None and one.fact == "yes" and one.storage > memory and one.storage not in given:
@@ -459,8 +543,8 @@ def _donates(torch: Torch, state: CompiledState, first: int, memory: int, result
         made = nodes.get(number)
         if made is None or number <= first or number in seen:
             continue
-        if _is_product(torch, made.op):
-            return both(world.modes.donates, "may" if state.cached or state.resized else "yes")
+        if _is_banned(torch, made.op):
+            return certainly
         seen.add(number)
         ahead += made.inputs
     return "no"

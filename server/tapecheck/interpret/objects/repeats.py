@@ -217,7 +217,8 @@ _READ.register(lambda reader, event: (reader.node(event.node), event.enabled), S
 _READ.register(lambda reader, event: (event.leaves,), Unscaled)
 _READ.register(lambda reader, event: (), Rescaled)
 _READ.register(
-    lambda reader, event: (event.wrapper, event.reduces, event.whole, event.code, event.donates), WrapperCall
+    lambda reader, event: (event.wrapper, event.reduces, event.whole, event.code, event.donates, event.guarded),
+    WrapperCall,
 )
 _READ.register(lambda reader, event: (), GradientsReduced)
 _READ.register(lambda reader, event: (reader.nodes(event.leaves),), GradientsWithGraph)

@@ -298,7 +298,8 @@ class _Watch:
         modes = world.modes
         return (
             len(world.omissions.mistakes), world.graph.unknown_made,
-            tuple(modes.grad_modes), modes.off_at, world.stores.attributes, len(modes.checkpointed),
+            tuple(modes.grad_modes), modes.off_at, modes.settings, modes.unlike, world.stores.attributes,
+            len(modes.checkpointed),
             self.machine.library.left_behind(),
         )  # fmt: skip
 

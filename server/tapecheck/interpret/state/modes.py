@@ -75,6 +75,12 @@ class Modes:
         """How often something was called that torch.compile may leave the graph for."""
         self.codes: dict[tuple[object, ...], tuple[int, object]] = {}
         """The numbers of graphs that were compiled, by what is in them, with the model or function."""
+        self.guards: dict[tuple[object, ...], int] = {}
+        """The numbers of what compiled code was called with, as far as it decides whether it is compiled anew."""
+        self.settings = 0
+        """How often something was called that may change what torch does everywhere."""
+        self.unlike = False
+        """Whether tensors may have had another type than that set by default, a single row, or rows in one place."""
         self.donates: Fact = "yes"
         """Whether compiled backwards may reuse the memory of what was saved."""
         self.replays: Replays | None = None

@@ -13,7 +13,9 @@ from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import called_from, headline, swallowed
 from tapecheck.tape import Donated
 
-_ANEW = "assumes that the second call is not compiled anew: for another dtype, layout or number, or after a reset"
+_ANEW = (
+    "assumes that the second call is not compiled anew: for another dtype or number, other settings, or after a reset"
+)
 _CACHED = (
     "an earlier run may have left a backward on the disk that was compiled to retain its graph: then this one runs"
 )
@@ -31,7 +33,7 @@ class DonatedBuffers(Rule):
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
         found = [(reading, run.at.span, (run, why)) for reading in readings for run, why in _refused(reading)]
         return [
-            self._finding(readings, reading, run, why, certain and why.certain == "yes" and _by_one_call(reading, why))
+            self._finding(readings, reading, run, why, certain and why.certain == "yes" and _not_anew(reading, why))
             for reading, (run, why), certain in at_each_place(readings, found, Reading.walks_at)
         ]
 
@@ -61,7 +63,7 @@ class DonatedBuffers(Rule):
 def _notes(reading: Reading, run: Run, why: Donated) -> tuple[str, ...]:
     if why.certain != "yes":
         return (_CACHED,)
-    return (*swallowed(reading, run), *(() if _by_one_call(reading, why) else (_ANEW,)))
+    return (*swallowed(reading, run), *(() if _not_anew(reading, why) else (_ANEW,)))
 
 
 def _refused(reading: Reading) -> Iterator[tuple[Run, Donated]]:
@@ -75,12 +77,12 @@ def _refused(reading: Reading) -> Iterator[tuple[Run, Donated]]:
             yield run, why
 
 
-def _by_one_call(reading: Reading, why: Donated) -> bool:
-    """Whether one call of the text has made both graphs: another one may be compiled for what it is given."""
+def _not_anew(reading: Reading, why: Donated) -> bool:
+    """Whether both graphs were made by calls that were given the same: another one may be compiled for what it gets."""
     regions = reading.ledger.regions
     call, compiled = regions[why.node.id].call, reading.run_of[why.freed_by.id]
     made = (regions[number].call for number in compiled.executed if number in regions)
-    return any(one.code == call.code and one.at.span == call.at.span for one in made)
+    return any(one.code == call.code and one.guarded == call.guarded is not None for one in made)
 
 
 def _for_the_disk(reading: Reading, run: Run, why: Donated) -> bool:
