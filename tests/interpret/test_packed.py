@@ -78,3 +78,25 @@ for step in range(5):
     {KEPT[kept] if "prev" in KEPT[kept] else ""}
 """
     assert check(from_text(program, "packed.py")).findings == []
+
+
+MOVED = (
+    "", ".to('cpu')", ".double()", ".cpu().float()", ".to(torch.float64)", ".to(device)", ".to(device).half().float()",
+    ".to(device='cpu', dtype=torch.float64)", ".to('cpu').to('cpu')",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("out", MOVED)
+@pytest.mark.parametrize("given", MOVED[:5])
+def test_what_is_packed_stays_so_when_it_is_moved(given: str, out: str) -> None:
+    kind = ", dtype=torch.float64" if given in (".double()", ".to(torch.float64)") else ""
+    program = f"""\
+import torch
+from torch.nn.utils.rnn import pack_sequence
+device = torch.device("cpu")
+rnn = torch.nn.GRU(4, 3{kind})
+output, state = rnn(pack_sequence([torch.randn(3, 4), torch.randn(2, 4)]){given})
+output{out}.data.mean().backward()
+"""
+    assert check(from_text(program, "packed.py")).findings == []
+    exec(compile(program, "packed.py", "exec"), {})

@@ -281,3 +281,16 @@ def test_torch_compile_leaves_the_graph_for_recurrent_layers(name: str, cell: st
     with Truth() as asked:
         assert asked.run(program).kind is None
     assert not [each for each in check(from_text(program, NAME)).findings if each.certain and each.severity == "error"]
+
+
+def test_what_may_be_refused_hides_nothing_behind_it() -> None:
+    pytest.importorskip("torch")
+    walk = "model(x).sum().backward()\nrow = x[:1].expand(4, 4)\nmodel(row).sum().backward(retain_graph=True)\n"
+    program = (
+        HEAD[: HEAD.index("class Net")] + SCALED + walk + "loss = net(x).sum()\nloss.backward()\nloss.backward()\n"
+    )
+    with Truth() as asked:
+        outcome = asked.run(program)
+    findings = {each.code: each for each in check(from_text(program, NAME)).findings}
+    assert (outcome.kind, findings["TAPE101"].span.line) == ("second", outcome.line)
+    assert findings["TAPE101"].certain and not findings["TAPE611"].certain

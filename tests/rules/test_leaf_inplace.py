@@ -32,7 +32,8 @@ def test_a_view_of_a_parameter(build: Any, found: Any, remarks: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"grad_mode": "no"}, {"grad_mode": "may"}, {"bumps": "no"}, {"leaf": None}, {"optimizer": 1}]
+    "options",
+    [{"grad_mode": "no"}, {"grad_mode": "may"}, {"bumps": "no"}, {"leaf": None}, {"optimizer": 1, "grad_mode": "no"}],
 )
 def test_what_torch_allows_or_nobody_knows(build: Any, found: Any, options: dict[str, Any]) -> None:
     w = build.leaf(1)
@@ -206,3 +207,40 @@ def test_what_is_made_as_data_are_requires_no_grad(given: str, told: list[bool])
 
 def test_what_nobody_calls_is_given_data() -> None:
     assert not check(from_text(AS_ITS_MODEL.replace("padded(GIVEN)", ""), "train.py")).findings
+
+
+RECORDED = """\
+import torch
+
+w, v = torch.randn(4, requires_grad=True), torch.nn.Parameter(torch.randn(4))
+opt = torch.optim.{make}
+for step in range(2):
+    w.pow(2).sum().backward()
+    {step}
+"""
+MAKES = {
+    "SGD([w], lr=0.1, differentiable=True)": True,
+    "SGD([v, w], lr=0.1, momentum=0.9, differentiable=True)": True,
+    "Adam([w], differentiable=True)": True,
+    "RMSprop([w], differentiable=True)": True,
+    "Adagrad([{'params': [w]}], differentiable=True)": True,
+    "SGD([v], lr=0.1, differentiable=True)": False,
+    "SGD([w], lr=0.1, differentiable=False)": False,
+    "AdamW([w])": False,
+}
+STEPS = ("opt.step()", "with torch.no_grad(): opt.step()")
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("make", MAKES)
+def test_an_optimizer_that_records_its_step_changes_no_leaf(make: str, step: str) -> None:
+    text = RECORDED.format(make=make, step=step)
+    findings = [finding for finding in check(from_text(text, "train.py")).findings if finding.code == CODE]
+    assert [(finding.span.line, finding.certain) for finding in findings] == [(7, True)] * MAKES[make]
+    assert all("differentiable=True" in finding.help for finding in findings)
+    pytest.importorskip("torch")
+    if MAKES[make]:
+        with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
+            exec(text, {})
+    else:
+        exec(text, {})

@@ -118,10 +118,14 @@ class FreedRegion(Problem):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Donated(Problem):
-    """The compiled backward of a region reuses the memory of what was saved, and this walk is to retain it."""
+    """The compiled backward of a region reuses the memory of what was saved, and this walk is to retain it.
+
+    `anew` says that nothing but what the call was given speaks against it: it may have been compiled anew for that.
+    """
 
     node: Node
     freed_by: Backward
+    anew: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,7 +208,7 @@ class Ledger:
         self._retained_by: dict[int, list[int]] = {}
         self.regions: dict[int, Region] = {}
         """The compiled region of each node that is in one."""
-        self._compiled_for: dict[int, _Freed] = {}
+        self._compiled_for: dict[int, dict[int | None, _Freed]] = {}
         """By compiled code the walk that its backward was compiled for, and whether that one retained nothing."""
 
     def feed(self, event: Event) -> Traversal | None:
@@ -377,8 +381,13 @@ class Ledger:
     def _walk_region(self, region: Region, node: int, traversal: Traversal, certain: Fact) -> None:
         """Free or retain a whole compiled region, which a backward walks by way of one of its nodes."""
         backward = traversal.backward
-        if region.call.code is not None and region.call.code not in self._compiled_for:
-            self._compiled_for[region.call.code] = _Freed(backward, both(certain, _GONE[backward.retain]))
+        if region.call.code is not None:
+            compiled = self._compiled_for.setdefault(region.call.code, {})
+            if region.call.guarded not in compiled:
+                gone = both(certain, _GONE[backward.retain])
+                # Whether what another call was compiled to serves this one as well is not known.
+                alike = all(other.certain == gone for other in compiled.values())
+                compiled[region.call.guarded] = _Freed(backward, gone if alike else "may")
         earlier = [number for number in region.retained if number != backward.id]
         if earlier and region.keeps != "no":
             traversal.retraversed.setdefault(node, earlier)
@@ -439,11 +448,18 @@ class Ledger:
     def _donated(self, node: Node, region: Region | None, certain: Fact, backward: Backward) -> Problem | None:
         """Return that a walk is to retain what the compiled backward of a region gives away."""
         compiled = self._compiled_for.get(region.call.code or 0) if region is not None else None
-        if region is None or compiled is None or backward.retain == "no":
+        if region is None or not compiled or backward.retain == "no":
             return None
-        fact = both(both(certain, region.call.whole), both(compiled.certain, backward.retain))
+        own = compiled.get(region.call.guarded)
+        first = own or next((other for other in compiled.values() if other.certain != "no"), None)
+        if first is None:
+            return None
+        fact = both(both(certain, region.call.whole), both(first.certain, backward.retain))
         fact = both(fact, region.call.donates)
-        return Donated("donated", fact, node=node, freed_by=compiled.by) if fact != "no" else None
+        if fact == "no":
+            return None
+        anew = own is None and fact == "yes"
+        return Donated("donated", "may" if anew else fact, node=node, freed_by=first.by, anew=anew)
 
     def _feeds(self, node: int, needed: set[int]) -> bool:
         """Return whether a wanted node lies on the way to another wanted one, so that it runs and not only captures."""

@@ -75,7 +75,8 @@ class Optimizers:
             left_out.given_whole(self.torch, tensors),
         )  # fmt: skip
         owner.state.passed_over = left_out.passed_over(self.torch, owner.state.whole, tensors)
-        owner.state.recorded = concrete(kwargs.get("differentiable", False)) is not False
+        recorded = concrete(kwargs.get("differentiable", False))
+        owner.state.recorded = "yes" if recorded is True else "no" if recorded is False else "may"
         owner.state.frozen = left_out.frozen_in(self.torch, owner.state.whole)
         self.listed.update(tensor.node for tensor in tensors if tensor.node is not None)
         defaults = _defaults(args, kwargs)
@@ -228,14 +229,15 @@ class Optimizers:
             if self.world.modes.sharded:
                 sharding.stepped(self.torch, state.params, node)
             self._fill(owner)
-            bumps = self._bumps(owner)
+            bumps, recorded = self._bumps(owner), state.recorded
             for tensor in state.params:
                 if tensor.grad is not None:
                     self.world.graph.change(
                         tensor, node, "optimizer.step", bumps=bumps, optimizer=state.number or None,
-                        grad_mode="no",
+                        # The step itself sets that, whatever is in force.
+                        grad_mode="yes" if recorded == "yes" else "no",
                     )  # fmt: skip
-                    if state.recorded and tensor.graph == "no" and self.torch.requires(tensor.grad) != "no":
+                    if recorded != "no" and tensor.graph == "no" and self.torch.requires(tensor.grad) != "no":
                         # What it steps by has a graph, and the parameter has it from then on.
                         tensor.graph = "may"
         return result

@@ -105,6 +105,8 @@ def copied(torch: Torch, owner: Tensor, name: str | Unknown | None, node: ast.AS
     copy = torch.op("clone", [owner], {}, node)
     if isinstance(copy, Tensor):
         copy.extra = {Mark.PRECISION: of(owner) if name is None else name}
+        if owner.noted(Mark.PERHAPS_PACKED):
+            copy.note(Mark.PERHAPS_PACKED)
     return copy
 
 

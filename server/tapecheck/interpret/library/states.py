@@ -33,7 +33,7 @@ class OptimizerState:
     frozen: set[int] = field(default_factory=set)
     passed_over: set[int] = field(default_factory=set)
     at: Site | None = None
-    recorded: bool = False
+    recorded: Fact = "no"
 
 
 @dataclass(eq=False, slots=True)

@@ -277,7 +277,10 @@ def _moved(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, n
     if not plain_leaf:
         owner.note(Mark.ON_HOST, False)
     elif (on_host and name == "cuda") or not _is_there(torch, owner, argument(args, kwargs, 0, "device"), node):
-        return torch.op("clone", [owner], {}, node)
+        copy = torch.op("clone", [owner], {}, node)
+        if isinstance(copy, Tensor) and owner.noted(Mark.PERHAPS_PACKED):
+            copy.note(Mark.PERHAPS_PACKED)
+        return copy
     return owner
 
 

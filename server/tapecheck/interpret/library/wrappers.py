@@ -449,7 +449,7 @@ def _region(
         _of_its_own(world, begun, whole)
         outputs = _roots(torch, result)
         site = world.position.site(node)
-        code = _code_of(torch, state, first)
+        code = _code_of(torch, state, first, given)
         guarded = _numbered(world, guards) if donates != "no" else None
         event = WrapperCall(
             site, None, first, world.writer.last_id, outputs, whole=whole, resized=state.resized, code=code,
@@ -502,18 +502,28 @@ def _numbered(world: World, guards: tuple[object, ...]) -> int:
     return known.setdefault(guards, len(known) + 1)
 
 
-def _code_of(torch: Torch, state: CompiledState, first: int) -> int:
+def _code_of(torch: Torch, state: CompiledState, first: int, given: Sequence[Value]) -> int:
     """Return the number of the graph that a call was compiled to: those of one number have one compiled backward.
 
-    torch.compile makes another one where other operations are recorded, or where the length of a tensor is another.
+    torch.compile makes another one where other operations are recorded, where the length of a tensor is another, or
+    where a flag, a fraction or a parameter is given.
     What it has compiled belongs to the model or function, not to what it returns.
     """
     world, model = torch.world, state.model
     nodes = map(world.writer.ledger.nodes.get, range(first + 1, world.writer.last_id + 1))
     shape = tuple((node.op, len(node.inputs), len(node.saved)) for node in nodes if node is not None)
-    key = id(model), shape, state.resized, world.modes.autocast
+    kinds = tuple(map(_kind, given))
+    key = id(model), shape, state.resized, world.modes.autocast, kinds
     codes = world.modes.codes
     return codes.setdefault(key, (len(codes) + 1, model))[0]
+
+
+def _kind(value: Value) -> object:
+    """Return what of a value is never compiled for another one; None where nobody knows, or it may be any."""
+    if isinstance(value, Tensor):
+        return value.parameter
+    constant = concrete(value)
+    return (type(constant), constant) if isinstance(constant, (bool, float, str)) else None
 
 
 def _donates(torch: Torch, state: CompiledState, first: int, memory: int, result: Value) -> Fact:

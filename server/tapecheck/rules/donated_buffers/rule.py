@@ -33,7 +33,7 @@ class DonatedBuffers(Rule):
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
         found = [(reading, run.at.span, (run, why)) for reading in readings for run, why in _refused(reading)]
         return [
-            self._finding(readings, reading, run, why, certain and why.certain == "yes" and _not_anew(reading, why))
+            self._finding(readings, reading, run, why, certain and why.certain == "yes")
             for reading, (run, why), certain in at_each_place(readings, found, Reading.walks_at)
         ]
 
@@ -62,8 +62,8 @@ class DonatedBuffers(Rule):
 
 def _notes(reading: Reading, run: Run, why: Donated) -> tuple[str, ...]:
     if why.certain != "yes":
-        return (_CACHED,)
-    return (*swallowed(reading, run), *(() if _not_anew(reading, why) else (_ANEW,)))
+        return (_ANEW if why.anew else _CACHED,)
+    return swallowed(reading, run)
 
 
 def _refused(reading: Reading) -> Iterator[tuple[Run, Donated]]:
@@ -73,16 +73,8 @@ def _refused(reading: Reading) -> Iterator[tuple[Run, Donated]]:
         why = run.problem
         if not isinstance(why, Donated) or id(run) in told:
             continue
-        if why.certain == "yes" or (run.backward.retain == "yes" and _for_the_disk(reading, run, why)):
+        if why.certain == "yes" or why.anew or (run.backward.retain == "yes" and _for_the_disk(reading, run, why)):
             yield run, why
-
-
-def _not_anew(reading: Reading, why: Donated) -> bool:
-    """Whether both graphs were made by calls that were given the same: another one may be compiled for what it gets."""
-    regions = reading.ledger.regions
-    call, compiled = regions[why.node.id].call, reading.run_of[why.freed_by.id]
-    made = (regions[number].call for number in compiled.executed if number in regions)
-    return any(one.code == call.code and one.guarded == call.guarded is not None for one in made)
 
 
 def _for_the_disk(reading: Reading, run: Run, why: Donated) -> bool:

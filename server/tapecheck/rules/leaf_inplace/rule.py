@@ -25,7 +25,7 @@ class LeafInplace(Rule):
             self._finding(readings, reading, change)
             for reading in readings
             for _, change in reading.changes
-            if _of_leaf(change) and change.bumps != "no" and change.optimizer is None
+            if _of_leaf(change) and change.bumps != "no"
         ]
 
     def _finding(self, readings: Sequence[Reading], reading: Reading, change: InPlace) -> Finding:
@@ -40,11 +40,19 @@ class LeafInplace(Rule):
             what = "parameter" if leaf.parameter else "leaf that requires grad"
             labels.append(Label(leaf.at.span, f"{quoted(name, 'it')} is created here, a {what}", "built"))
         labels += called_from(reading, change.at, change.at)
+        help_ = "put the change under `with torch.no_grad():`, or make a new tensor instead of changing "
+        help_ += quoted(name, "the leaf")
+        if change.optimizer is not None:
+            made = reading.optimizers.get(change.optimizer)
+            labels += (
+                [Label(made.at.span, "this optimizer is made with `differentiable=True`", "built")] if made else []
+            )
+            help_ = (
+                "leave out `differentiable=True`, or give the optimizer copies with a graph (`w.clone()`): it records "
+            )
+            help_ += "its own step, under `torch.no_grad()` as well"
         return Finding(
-            self.code, self.name, self.severity, home, _headline(name, on_view, certain),
-            f"put the change under `with torch.no_grad():`, or make a new tensor instead of changing "
-            f"{quoted(name, 'the leaf')}",
-            tuple(labels), certain,
+            self.code, self.name, self.severity, home, _headline(name, on_view, certain), help_, tuple(labels), certain,
         )  # fmt: skip
 
 
