@@ -640,3 +640,47 @@ loss.backward()
 def test_a_list_that_is_read_past_its_end_has_more(read: str, codes: list[str]) -> None:
     text = PAST.replace("READ", read)
     assert [finding.code for finding in check(from_text(text, "train.py")).findings] == codes
+
+
+LINES = """\
+import hidden
+import torch
+from torch import nn
+
+
+def parse(f):
+    name, flag, rows = None, -1, []
+    for line in f:
+        line = line.rstrip()
+        if line.startswith(b">"):
+            if name is not None and flag == 1:
+                yield name, b"".join(rows)
+            elif flag == 0:
+                assert line[1:].startswith(name)
+            name, flag = line[1:], line.split(b":")[-1]
+            if flag == b"row":
+                flag, rows = 0, []
+            elif flag == b"last":
+                flag = 1
+            else:
+                raise Exception("not a row: " + flag.decode())
+        elif flag == 0:
+            rows.append(line)
+        else:
+            raise Exception("no row")
+    if name is not None:
+        yield name, b"".join(rows)
+
+
+net = nn.Linear(3, 1)
+with open("lines", "rb") as f:
+    rows = [hidden.coded(row) for name, row in parse(f)]
+for x in rows:
+    print(net(x).detach())
+"""
+
+
+def test_what_is_assumed_of_each_element_is_said_once() -> None:
+    (finding,) = check(from_text(LINES, "evaluate.py")).findings
+    said = [(one.kind, one.at, one.text) for one in finding.rests_on]
+    assert len(said) == len(set(said)) < 8

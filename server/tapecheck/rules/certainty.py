@@ -7,6 +7,7 @@ that the whole program does not have, and never a safe fix that breaks the whole
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 
@@ -43,7 +44,7 @@ _OF_RESULTS: frozenset[AssumptionKind] = frozenset(("result", "value"))
 """What a graph that is there does not depend on: another one may be there besides."""
 _OF_RECORDING: frozenset[AssumptionKind] = frozenset(("context", "decorator"))
 """What code is run in: where it switches recording off, nothing that is built there has a graph."""
-
+_NUMBERED = re.compile(r"\[\d+\]")
 
 _CAUSES: dict[AssumptionKind, str] = {
     "count": "not by default", "default": "by default", "exception": "the dry run expects an exception before",
@@ -246,6 +247,8 @@ def _rests_on(rule: Rule, finding: Finding, readings: Iterable[Reading]) -> Iter
             if touches is not None:
                 # Lines move: what is kept of a tape names none.
                 text = f"line {event.at.line} {event.text}" if event.kind == "exception" else event.text
+                # Of what is gone over, one element is as good as any.
+                text = _NUMBERED.sub("[...]", text)
                 yield Assumption(event.kind, event.at.span, text), touches
 
 
