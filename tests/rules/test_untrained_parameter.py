@@ -664,3 +664,54 @@ def test_what_an_optimizer_of_frozen_parameters_lacks(optimizers: str, step: str
     if told:
         (fix,) = fixes_for(report, found[0])
         assert fix.title == "Hand `head` over, too: `opt.add_param_group`"
+
+
+IN_GROUPS = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = [nn.Linear(4, 4) for _ in range(3)]
+        self.norm = nn.LayerNorm(4)
+        self.out = nn.Linear(4, 1)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x).relu()
+        return self.out(self.norm(x))
+
+
+net = Net()
+every = EVERY
+MADE
+optimizer = torch.optim.AdamW([{"params": decay, "weight_decay": 0.1}, {"params": plain}], lr=1e-3)
+for x in torch.randn(10, 8, 4):
+    loss = net(x).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+given = {id(p) for group in optimizer.param_groups for p in group["params"]}
+"""
+CHOSEN = ["p.ndim >= 2", "p.dim() > 1", "p.ndim == 2", "len(p.shape) > 1", "p.numel() > 4", "len(str(p)) % 2 == 0"]
+PARTED = {
+    "in comprehensions": "decay, plain = [p for p in every if CHOSEN], [p for p in every if not (CHOSEN)]",
+    "in a loop": "decay, plain = [], []\nfor p in every:\n    (decay if CHOSEN else plain).append(p)",
+    "by filter": "decay, plain = list(filter(lambda p: CHOSEN, every)), [p for p in every if not (CHOSEN)]",
+    "in a dict": "named = dict(enumerate(every))\n"
+    "decay = [p for n, p in named.items() if CHOSEN]\nplain = [p for n, p in named.items() if not (CHOSEN)]",
+}
+
+
+@pytest.mark.parametrize("made", PARTED.values(), ids=PARTED)
+@pytest.mark.parametrize("chosen", CHOSEN)
+def test_what_is_picked_of_known_parameters_holds_no_others(chosen: str, made: str) -> None:
+    for every in ("list(net.parameters())", "[*net.parameters(), *(p for l in net.layers for p in l.parameters())]"):
+        text = IN_GROUPS.replace("MADE", made).replace("CHOSEN", chosen).replace("EVERY", every)
+        names: dict[str, Any] = {}
+        exec(compile(text, "groups.py", "exec"), names)
+        lacks = not all(id(p) in names["given"] for layer in names["net"].layers for p in layer.parameters())
+        told = "TAPE405" in [one.code for one in check(from_text(text, "groups.py")).findings]
+        assert told == lacks

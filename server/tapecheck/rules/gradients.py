@@ -67,7 +67,7 @@ class Gradients:
     """The gradients of one tape.
 
     `steppable` maps the leaves that optimizers have to the numbers of these, `listed` says whether the lists of all
-    optimizers are known to be whole.
+    optimizers are known to be whole, `bounded` whether they are known to hold nothing else.
     """
 
     def __init__(self, reading: Reading) -> None:
@@ -78,6 +78,7 @@ class Gradients:
         """Where each leaf was first given to code that the tape does not see; under -1 where any may have been."""
         self.steppable: dict[int, set[int]] = {}
         self.listed = True
+        self.bounded = True
         self.handed: dict[int, Site] = {}
         """Leaves that no optimizer has, and where the program gives their gradient to one that some optimizer steps."""
         self.nodes_read: dict[int, list[int]] = {}
@@ -105,6 +106,7 @@ class Gradients:
         for number, made in self.reading.optimizers_made.items():
             for _, optimizer in made:
                 self.listed = self.listed and optimizer.complete == "yes"
+                self.bounded = self.bounded and optimizer.complete != "may"
                 for leaf in (*optimizer.params, *optimizer.frozen):
                     self.steppable.setdefault(leaf, set()).add(number)
 

@@ -291,7 +291,8 @@ class InPlace:
 @built_directly
 @dataclass(frozen=True, slots=True)
 class Optimizer:
-    """An optimizer and the leaves it updates; `complete` says whether the list is known to be whole.
+    """An optimizer and the leaves it updates; `complete` says whether the list is known to be whole, "no" that the
+    optimizer has some of these and no others.
 
     `frozen` are leaves that it was given while their `requires_grad` was off, `idle` those of whole parameter groups of
     such leaves, which nothing in the program switches on again. `places` are those of `params` in the list of all that

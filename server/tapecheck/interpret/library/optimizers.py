@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.library import averaging, left_out, scalers, sharding
@@ -37,6 +38,17 @@ from tapecheck.tape import Fact, InPlace, Optimizer, Site, Step, both
 from tapecheck.torchfacts import load
 
 _SWITCH = "requires_grad"
+
+
+def _whole(more: int) -> Fact:
+    """Return what a container says by what is not known of it: what is picked of its elements holds no others."""
+    return "may" if more & MORE else "no" if more else "yes"
+
+
+def _together(wholes: Iterable[Fact]) -> Fact:
+    """Return what the parts of a list say together."""
+    found = set(wholes)
+    return "may" if "may" in found else "no" if "no" in found else "yes"
 
 
 class Optimizers:
@@ -83,7 +95,7 @@ class Optimizers:
         groups = self._groups(source, defaults, node)
         nothing = isinstance(source, _LISTED) and not tensors and not groups
         if not groups:
-            groups = [Dict({"params": List(list(tensors), not complete), **defaults.items}, more=True)]
+            groups = [Dict({"params": List(list(tensors), complete != "yes"), **defaults.items}, more=True)]
         owner.state.groups = [self._leaves(group.items.get("params"), node)[0] for group in groups]
         owner.state.at = self.world.position.site(node)
         owner.attrs["param_groups"] = List([*groups])
@@ -94,17 +106,17 @@ class Optimizers:
         self._emit(owner.state, _name_of(owner), owner.state.at, complete)
         if any(tensor.node is not None and not tensor.is_leaf for tensor in tensors):
             self.torch.fail(node, "can't optimize a non-leaf Tensor", kind="ValueError")
-        if complete and nothing:
+        if complete == "yes" and nothing:
             self.torch.fail(node, "optimizer got an empty parameter list", kind="ValueError")
         return None
 
-    def _emit(self, state: OptimizerState, name: str, at: Site, complete: bool) -> None:
+    def _emit(self, state: OptimizerState, name: str, at: Site, complete: Fact) -> None:
         """Write down which leaves an optimizer has."""
         leaves = tuple(one.node for one in state.params if one.node is not None and one.is_leaf)
         frozen, idle = self._frozen(state.groups)
         # Parameters of code that is not visible may be in the same group, and be trained.
-        idle = idle if complete else ()
-        self.world.writer.emit(Optimizer(state.number, at, name, leaves, "yes" if complete else "may", frozen, idle))
+        idle = idle if complete == "yes" else ()
+        self.world.writer.emit(Optimizer(state.number, at, name, leaves, complete, frozen, idle))
 
     def _groups(self, source: Value, defaults: Dict, node: ast.AST) -> list[Dict]:
         """Return the parameter groups that an optimizer is given as such, with its defaults."""
@@ -133,25 +145,26 @@ class Optimizers:
             idle = []
         return tuple(frozen), tuple(idle)
 
-    def _leaves(self, source: Value, node: ast.AST) -> tuple[list[Tensor], bool]:
+    def _leaves(self, source: Value, node: ast.AST) -> tuple[list[Tensor], Fact]:
+        """Return the parameters that are given, and whether it is these ("yes") or some of these ("no")."""
         if isinstance(source, Tensor):
-            return [source], True
+            return [source], "yes"
         if isinstance(source, Dict):
             if "params" in source.items:
                 return self._leaves(source.items["params"], node)
-            return only_tensors(source.items.values()), not source.more
+            return only_tensors(source.items.values()), _whole(source.more)
         if isinstance(source, (List, tuple, Set, Stream)):
             found: list[Tensor] = []
             # A loop that was cut short may have left out what it would have put into the list.
-            complete = not getattr(source, "more", False) and getattr(source, "cut", 0) == 0
+            wholes: list[Fact] = [_whole(getattr(source, "more", 0)) if getattr(source, "cut", 0) == 0 else "may"]
             for item in self.machine.elements(source, node):
                 inner, whole = self._leaves(item, node)
                 found.extend(inner)
-                complete = complete and whole
-            return found, complete
+                wholes.append(whole)
+            return found, _together(wholes)
         if is_module(source):
-            return [tensor for _, tensor in self.torch.nn.named_parameters(source)], True
-        return [], False
+            return [tensor for _, tensor in self.torch.nn.named_parameters(source)], "yes"
+        return [], "may"
 
     def attribute(self, owner: Instance, name: str) -> Value:
         if owner.lib == "torch.optim.lr_scheduler":
@@ -175,13 +188,13 @@ class Optimizers:
         groups = owner.attrs.get("param_groups")
         if isinstance(groups, List):
             known = group if isinstance(group, Dict) else Dict({}, more=True)
-            known.items["params"] = List(list(members), not complete)
+            known.items["params"] = List(list(members), complete != "yes")
             groups.items.append(known)
         state = kept(owner, OptimizerState)
         state.params = [*state.params, *members]
         state.groups = [*state.groups, members]
         self.listed.update(tensor.node for tensor in members if tensor.node is not None)
-        state.complete = state.complete and complete
+        state.complete = _together([state.complete, complete])
         self._emit(state, owner.lib.rsplit(".", 1)[-1], self.world.position.site(node), complete)
         return None
 

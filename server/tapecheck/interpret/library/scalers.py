@@ -67,7 +67,7 @@ def divided(world: World, optimizer: Value, node: ast.AST) -> None:
     """Note that a scaler has unscaled the gradients of an optimizer's parameters."""
     if world.modes.scaled:
         state, leaves = state_of(optimizer, OptimizerState), None
-        if state is not None and state.complete:
+        if state is not None and state.complete == "yes":
             leaves = tuple(tensor.node for tensor in state.params if tensor.node is not None)
         world.writer.emit(Unscaled(world.position.site(node), leaves))
 

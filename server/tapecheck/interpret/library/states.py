@@ -14,16 +14,16 @@ from tapecheck.tape import Fact, Site
 class OptimizerState:
     """An optimizer: its number on the tape, what it was given, and the arguments that matter.
 
-    `complete` says whether `params` are known to be all of them, `groups` are the members of its parameter groups,
-    `whole` the modules whose parameters it was all given, `looked` at how many of its steps they were looked at, and
-    `leaves` how many leaves there were then; `frozen` what did not require grad when it was made,
-    `passed_over` what it was not given of its modules, `at` is where. `recorded` says whether autograd may record its
-    steps.
+    `complete` says whether `params` are known to be all of them, "no" that it has some of these and no others,
+    `groups` are the members of its parameter groups, `whole` the modules whose parameters it was all given,
+    `looked` at how many of its steps they were looked at, and `leaves` how many leaves there were then;
+    `frozen` what did not require grad when it was made, `passed_over` what it was not given of its modules,
+    `at` is where. `recorded` says whether autograd may record its steps.
     """
 
     number: int
     params: list[Tensor]
-    complete: bool = True
+    complete: Fact = "yes"
     fused: Value = None
     max_iter: Value = None
     whole: list[Instance] = field(default_factory=list)

@@ -153,7 +153,7 @@ def _may_be_meant(reading: Reading, lost: set[int], meant: set[Identity]) -> str
     if all(identity(reading, reading.ledger.leaves[leaf]) in elsewhere for leaf in lost):
         return "nothing freezes them"
     holding = [one for one in reading.optimizers.values() if not lost.isdisjoint(one.params)]
-    if holding and all(one.complete == "may" for one in holding):
+    if holding and all(one.complete != "yes" for one in holding):
         return "the optimizer is given them"
     return ""
 

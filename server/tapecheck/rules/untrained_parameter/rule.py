@@ -227,7 +227,7 @@ def _forgotten(reading: Reading, handled: set[Identity]) -> Iterator[tuple[Leaf,
 def _handled(reading: Reading) -> set[Identity]:
     """Return the leaves that are trained, or may be, or that the program looks after itself."""
     gradients, leaves = gradients_of(reading), reading.ledger.leaves
-    if not gradients.listed or gradients.all_escaped:
+    if not gradients.bounded or gradients.all_escaped:
         return identities(reading, leaves)
     numbers = {*gradients.steppable, *gradients.escaped, *set_by_hand(reading)}
     numbers.update(leaf for leaf in gradients.leaves() if gradients.happens(leaf, "read", "set"))
