@@ -164,11 +164,13 @@ AGAIN = {
     "the same": "model(x).sum().backward()\nmodel(x).sum().backward(retain_graph=True)\n",
     "another tensor": "model(x).sum().backward()\nmodel(torch.randn(4, 4)).sum().backward(retain_graph=True)\n",
     "another layout": "model(x).sum().backward()\nmodel(x.t()).sum().backward(retain_graph=True)\n",
+    "a plain layout after another": "model(torch.randn(4, 8)[:, :4]).sum().backward()\n"
+    "model(x).sum().backward(retain_graph=True)\n",
     "other rows": "model(x).sum().backward()\nmodel(x[2:] + 1).sum().backward(retain_graph=True)\n",
     "the same number": "model(x, 0.5).sum().backward()\nmodel(x * 2, 0.5).sum().backward(retain_graph=True)\n",
     "another whole number": "for step in range(3):\n    model(x, step).sum().backward(retain_graph=step == 2)\n",
 }
-CERTAIN = {"the same", "another tensor", "another layout", "the same number", "another whole number"}
+CERTAIN = {"the same", "another tensor", "the same number", "another whole number"}
 SCALED = """
 class Net(nn.Module):
     def __init__(self):

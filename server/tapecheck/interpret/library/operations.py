@@ -205,7 +205,7 @@ def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Valu
         call.change(target)
     if shape is None and world.modes.grad_mode != "no":
         call.give_own_graphs()
-    world.modes.unlike |= fact.name in _PARTS or (fact.aliasing.view != "no" and "ExpandBackward0" in fact.nodes)
+    world.modes.unlike |= torch.nn.region is None and fact.name.rstrip("_") in _LAID_OTHERWISE
     plan = _planned(fact, bound, call.inputs, tuple(_shape(fact, bound, call.inputs) if shape is None else shape))
     if _copies(fact, bound):
         call.fact = dataclasses.replace(fact, aliasing=dataclasses.replace(fact.aliasing, view="no", view_of=None))
@@ -782,8 +782,11 @@ def _several(
 
 
 _TAKES_APART = frozenset(("chunk", "split", "unbind", "tensor_split", "hsplit", "vsplit", "unsafe_chunk"))
-_PARTS = (_TAKES_APART - {"unbind"}) | {"narrow"}
-"""What may leave a single row."""
+_LAID_OTHERWISE = (_TAKES_APART | {"narrow", "slice", "select", "diagonal", "unfold", "as_strided"}) | {
+    "H", "T", "mH", "mT", "t", "transpose", "swapaxes", "swapdims", "permute", "movedim", "moveaxis", "adjoint",
+    "expand", "expand_as", "broadcast_to", "broadcast_tensors", "meshgrid", "real", "imag",
+}  # fmt: skip
+"""What may leave a single row, or a tensor whose elements do not lie one after the other."""
 
 
 def _sections(torch: Torch, bound: Kwargs, node: ast.AST) -> int | None:
@@ -990,7 +993,7 @@ def augmented(torch: Torch, op: str, current: Tensor, value: Value, node: ast.AS
 
 def get_item(torch: Torch, owner: Tensor, index: Value, node: ast.AST) -> Value:
     name = _index_op("getitem", index)
-    torch.world.modes.unlike |= _may_take_one(first_part(index))
+    torch.world.modes.unlike |= torch.nn.region is None and _may_lie_otherwise(index)
     result = op(torch, name, [owner, index], {}, node)
     if name == "getitem" and isinstance(result, Tensor) and result.storage is owner.storage:
         if any(map(_may_be_an_array, listed(index))):
@@ -1000,13 +1003,20 @@ def get_item(torch: Torch, owner: Tensor, index: Value, node: ast.AST) -> Value:
     return result
 
 
-def _may_take_one(index: Value) -> bool:
-    """Whether a slice may select a single row, or none."""
-    if not isinstance(index, slice) or (index.start is None and index.stop is None):
+def _may_lie_otherwise(index: Value) -> bool:
+    """Whether an index may select a single row, or elements that do not lie one after the other."""
+    first, *more = listed(index)
+    if any(part is not None and part is not ... and not _takes_all(part) for part in more):
+        return any(isinstance(part, slice) for part in (first, *more))
+    if not isinstance(first, slice) or _takes_all(first):
         return False
-    start, stop = concrete(index.start), concrete(index.stop)
+    start, stop = concrete(first.start), concrete(first.stop)
     start = 0 if start is None else start
     return not (isinstance(start, int) and isinstance(stop, int) and stop - start > 1 and (start < 0) == (stop < 0))
+
+
+def _takes_all(part: Value) -> bool:
+    return isinstance(part, slice) and part.start is None and part.stop is None and part.step is None
 
 
 def _may_be_an_array(index: Value) -> bool:

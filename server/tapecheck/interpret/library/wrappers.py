@@ -462,8 +462,8 @@ def _region(
 def _guards(torch: Torch, state: CompiledState, given: Sequence[Value], node: ast.AST) -> tuple[object, ...]:
     """Return what torch.compile looks at before it runs what it has compiled, beside what the graph shows.
 
-    A length, a layout or a whole number that changes is compiled with any in its place, and that compiles the backward
-    at once, so that it makes no difference here.
+    A length or a whole number that changes is compiled with any in its place, and that compiles the backward at once,
+    so that it makes no difference here.
     """
     modes = torch.world.modes
     inside = torch.nn.modules(state.model) if isinstance(state.model, Instance) else ()

@@ -80,7 +80,7 @@ class Modes:
         self.settings = 0
         """How often something was called that may change what torch does everywhere."""
         self.unlike = False
-        """Whether tensors may have had another type than that set by default, a single row, or rows in one place."""
+        """Whether tensors may have had another type than that set by default, a single row, or another layout."""
         self.donates: Fact = "yes"
         """Whether compiled backwards may reuse the memory of what was saved."""
         self.replays: Replays | None = None

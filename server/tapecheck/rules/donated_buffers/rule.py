@@ -14,7 +14,8 @@ from tapecheck.rules.words import called_from, headline, swallowed
 from tapecheck.tape import Donated
 
 _ANEW = (
-    "assumes that the second call is not compiled anew: for another dtype or number, other settings, or after a reset"
+    "assumes that the second call is not compiled anew: for another dtype, layout or number, other settings, or after "
+    "a reset"
 )
 _CACHED = (
     "an earlier run may have left a backward on the disk that was compiled to retain its graph: then this one runs"
