@@ -264,3 +264,47 @@ def test_a_kept_result_asks_again_who_trains_by_what_its_fixes_change(
     assert safe() == safe() == {"safe"}
     (here / "train.py").write_text(TRAIN.replace("TRAINING", TRAINING["backward"]))
     assert safe() == {"unsafe"}
+
+
+LEARN = """\
+def learn(loss, optimizer):
+    optimizer.zero_grad()
+    loss.backward(retain_graph=True)
+    optimizer.step()
+"""
+ONCE = """\
+import torch
+from learn import learn
+
+net = torch.nn.Linear(3, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for x in torch.randn(5, 4, 3):
+    learn(net(x).pow(2).mean(), optimizer)
+"""
+TWICE = """\
+import torch
+from learn import learn
+
+net, w = torch.nn.Linear(3, 1), torch.ones(3, requires_grad=True)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for x in torch.randn(5, 4, 3):
+    y = (w * w).sum()
+    learn(net(x).pow(2).mean() + y, optimizer)
+    y.backward()
+"""
+
+
+@pytest.mark.parametrize("asked", [".", "once.py learn.py", "learn.py", "learn.py twice.py"])
+@pytest.mark.parametrize("unsafe", [(), ("--unsafe-fixes",)])
+def test_a_fix_of_one_program_makes_no_other_raise(
+    asked: str, unsafe: tuple[str, ...], here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = {"pyproject.toml": "", "learn.py": LEARN, "once.py": ONCE, "twice.py": TWICE}
+    for name, text in texts.items():
+        (here / name).write_text(text)
+    _, out, err = run(capsys, "--no-cache", "--fix", *unsafe, *asked.split())
+    assert {name: (here / name).read_text() for name in texts} == texts
+    assert "TAPE301" not in out + err
+    (here / "twice.py").unlink()
+    run(capsys, "--no-cache", "--fix", *unsafe, *asked.replace("twice", "once").split())
+    assert "retain_graph" not in (here / "learn.py").read_text()

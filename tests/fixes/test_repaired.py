@@ -162,11 +162,14 @@ def test_a_fix_that_hides_what_another_checked_file_shows_is_not_made(
     monkeypatch.setattr(graph_kept_fixes, "STRATEGIES", (proposed,))
     monkeypatch.chdir(tmp_path)
     Path("model.py").write_text(MODULE)
-    Path("train.py").write_text(IMPORTER)
     # Alone, the module has nothing that the fix would hide.
     assert main(["check", "--fix", "--isolated", "--diff", "model.py"]) == 1
     assert "Do without the net" in capsys.readouterr().err
+    # It is not safe, either, where another program trains by it.
+    Path("train.py").write_text(IMPORTER)
     assert main(["check", "--fix", "--isolated", "model.py", "train.py"]) == 1
+    assert "No fixes to make" in capsys.readouterr().err
+    assert main(["check", "--fix", "--unsafe-fixes", "--isolated", "model.py"]) == 1
     err = capsys.readouterr().err
     told = (
         "Not made: TAPE201 model.py:15: Do without the net, which hides TAPE402 at train.py:8 and does not repair it."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -74,13 +74,19 @@ def to_their_files(
 
 def _keep_what_is_needed(files: Sequence[Checked], callers: Sequence[Checked]) -> None:
     """Take out what calls a flag needless that another program needs: it stands in a line that several programs run."""
-    needed = {(real_path(path), line) for file in (*files, *callers) for path, line in file.retained}
-
-    def wrong(finding: Finding) -> bool:
-        return finding.code == NeedlessRetainGraph.code and (real_path(finding.span.file), finding.span.line) in needed
-
+    needed = lines_needed((*files, *callers))
     for file in (*files, *callers) if needed else ():
-        _take_out(file, wrong)
+        _take_out(file, lambda finding: is_needed(finding, needed))
+
+
+def lines_needed(files: Iterable[Checked]) -> set[tuple[str, int]]:
+    """Return the lines, by real path, where some of these programs retain a graph for something."""
+    return {(real_path(path), line) for file in files for path, line in file.retained}
+
+
+def is_needed(finding: Finding, needed: Container[tuple[str, int]]) -> bool:
+    """Return whether a finding calls a flag needless that another program needs."""
+    return finding.code == NeedlessRetainGraph.code and (real_path(finding.span.file), finding.span.line) in needed
 
 
 def _take_out(file: Checked, wrong: Callable[[Finding], bool]) -> None:

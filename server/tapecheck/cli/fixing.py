@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tapecheck.cli.editing import Document, open_document, unified_diff
 from tapecheck.cli.effort import errors_first
@@ -26,8 +26,15 @@ MOST = 200
 """How many fixes are made in one file: far more than any file needs, so that no pair of fixes can go in circles."""
 
 
-Hides = Callable[[Document, Document], Finding | None]
-"""Says what the change from one state of a document to the next hides in other files."""
+class Against(NamedTuple):
+    """What stands against a fix: a finding that it hides, or one that it has `made` elsewhere."""
+
+    finding: Finding
+    made: bool = False
+
+
+Hides = Callable[[Document, Document], Against | None]
+"""Says what in other files stands against the change from one state of a document to the next."""
 
 
 @dataclass(slots=True)
@@ -113,11 +120,11 @@ def fix_document(
     return Outcome(report, fixes, rewritten(first, document, data, done), document, bool(shared), effort, left_out)
 
 
-def not_made(hidden: Finding, path: str) -> str:
-    """Return the words that say why a fix in the file `path` was not made: what it would have hidden."""
-    span = hidden.span
+def not_made(against: Against, path: str) -> str:
+    """Return the words that say why a fix in the file `path` was not made: what it would have hidden, or caused."""
+    code, span = against.finding.code, against.finding.span
     where = f"on line {span.line}" if span.file == path else f"at {span.file}:{span.line}"
-    return f"which hides {hidden.code} {where} and does not repair it"
+    return f"which causes {code} {where}" if against.made else f"which hides {code} {where} and does not repair it"
 
 
 def _hidden_key(finding: Finding, source: Source) -> Key:
@@ -133,12 +140,12 @@ class _Refused:
     A fix may be made once what it hid has been repaired: `again` has the findings that are to be tried once more.
     """
 
-    said: dict[tuple[Key, str], tuple[Key, Finding]] = field(default_factory=dict)
+    said: dict[tuple[Key, str], tuple[Key, Against]] = field(default_factory=dict)
     again: set[Key] = field(default_factory=set)
 
-    def add(self, finding: Finding, title: str, hidden: Finding, source: Source) -> None:
+    def add(self, finding: Finding, title: str, against: Against, source: Source) -> None:
         key = key_of(finding, source)
-        self.said[key, title] = _hidden_key(hidden, source), hidden
+        self.said[key, title] = _hidden_key(against.finding, source), against
         self.again.add(key)
 
     def lines(self, report: Report, document: Document) -> list[str]:
@@ -147,11 +154,11 @@ class _Refused:
         left = {key_of(finding, source): finding for finding in report.findings}
         known = {_hidden_key(finding, source): finding for finding in [*report.findings, *report.elsewhere]}
         lines: list[str] = []
-        for (key, title), (hidden, finding) in self.said.items():
+        for (key, title), (hidden, against) in self.said.items():
             # What another file shows by itself is not in this report.
-            there = known.get(hidden) or (finding if finding.span.file != source.path else None)
+            there = known.get(hidden) or (against.finding if against.finding.span.file != source.path else None)
             if key in left and there is not None:
-                words = f": {title}, {not_made(there, source.path)}"
+                words = f": {title}, {not_made(Against(there, against.made), source.path)}"
                 lines.append(f"{key[0]} {document.told(left[key].span.line, words)}")
         return lines
 
@@ -235,7 +242,7 @@ def _step(
         fixes = fixes_for(report, finding, memory=memory, effort=effort)
         for one in effort.hiding:
             if one.safe or choose.unsafe:
-                refused.add(one.finding, one.title, one.hidden, report.source)
+                refused.add(one.finding, one.title, Against(one.hidden), report.source)
         effort.hiding.clear()
         for fix in choose.among(document, finding, fixes):
             if any(edit.span.file != finding.span.file for edit in fix.edits):
@@ -245,10 +252,10 @@ def _step(
             edited = document.edited(fix.edits)
             if edited is None or edited.data() is None or _state(edited) in states:
                 continue
-            hidden = hides(document, edited) if hides is not None else None
-            if hidden is None:
+            against = hides(document, edited) if hides is not None else None
+            if against is None:
                 return finding, fix, edited
-            refused.add(finding, fix.title, hidden, report.source)
+            refused.add(finding, fix.title, against, report.source)
         hopeless.add(key)
     return None
 

@@ -7,16 +7,26 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tapecheck.check import Memory, Report, check
-from tapecheck.cli.across import wanted_of
+from tapecheck.cli.across import is_needed, lines_needed, wanted_of
 from tapecheck.cli.checking import CheckOptions, edit_file, edited_file, internal
 from tapecheck.cli.choosing import covers
 from tapecheck.cli.editing import Document, open_document
 from tapecheck.cli.effort import errors_first
-from tapecheck.cli.fixing import MOST, Key, can_be_written, fixes_of_rest, key_of, not_made, read_document, rewritten
+from tapecheck.cli.fixing import (
+    MOST,
+    Against,
+    Key,
+    can_be_written,
+    fixes_of_rest,
+    key_of,
+    not_made,
+    read_document,
+    rewritten,
+)
 from tapecheck.cli.shared import real_path
 from tapecheck.fixes import Edit, Effort, Fix, fixes_for
 from tapecheck.fixes.edit import moved_lines
-from tapecheck.fixes.repaired import unrepaired
+from tapecheck.fixes.repaired import caused, unrepaired
 from tapecheck.report import Checked, Problem
 from tapecheck.rules.finding import Finding
 from tapecheck.source import Source, SourceError
@@ -55,6 +65,7 @@ class Together:
         self._known: dict[str, _File | None] = {}
         self._efforts: dict[str, Effort] = {}
         self._memory = Memory()
+        self._needed = lines_needed((*files, *callers))
         self._homes = {real_path(file.path): file for file in files if not file.problems}
 
     def fix(self) -> None:
@@ -102,13 +113,13 @@ class Together:
         """Fix a file anew where its fixes hide what the check of another one finds, without those that do."""
         rewrite = file.rewrite
         path = real_path(file.path)
-        if rewrite is None or path not in self._homes or not any(path in one.read for one in self.files):
+        if rewrite is None or path not in self._homes:
             return
         first, now = (open_document(data, file.path) for data in (rewrite.before, rewrite.after))
-        if self._hidden({path: (first, now)}, file.path) is None:
+        if self._against({path: (first, now)}, file.path) is None:
             return
         told = edit_file(
-            file.path, self.wanted, rewrite.before, lambda was, now: self._hidden({path: (was, now)}, file.path)
+            file.path, self.wanted, rewrite.before, lambda was, now: self._against({path: (was, now)}, file.path)
         )
         self._known.pop(path, None)
         for name in (
@@ -126,11 +137,13 @@ class Together:
         ):
             setattr(file, name, getattr(told, name))
 
-    def _hidden(self, edited: Mapping[str, tuple[Document, Document]], asked: str) -> Finding | None:
-        """Return what edits of some files, by real path, hide in the checks of others than the one that was `asked`."""
-        for one in self.files:
+    def _against(self, edited: Mapping[str, tuple[Document, Document]], asked: str) -> Against | None:
+        """Return what edits of some files, by real path, hide or cause in the checks of others than the one that was
+        `asked`.
+        """
+        for one in (*self.files, *self.callers):
             path = real_path(one.path)
-            if path == real_path(asked) or path not in self._homes or one.read.isdisjoint(edited):
+            if path == real_path(asked) or self._read_by(one).isdisjoint(edited) or self._file(path) is None:
                 continue
             was, now = (self._check(one.path, {at: pair[index] for at, pair in edited.items()}) for index in (0, 1))
             names = was.interpretation.read.keys() | now.interpretation.read.keys()
@@ -140,11 +153,21 @@ class Together:
                 if (pair := edited.get(real_path(name))) is not None
             }
             before, after = ([*report.findings, *report.elsewhere] for report in (was, now))
-            tapes = was.interpretation.tapes, now.interpretation.tapes
-            hidden = unrepaired(None, before, after, *tapes, moved_lines(texts))
+            tapes, lines = (was.interpretation.tapes, now.interpretation.tapes), moved_lines(texts)
+            hidden = unrepaired(None, before, after, *tapes, lines)
             if hidden:
-                return hidden[0]
+                return Against(hidden[0])
+            if (made := caused(before, after, lines)) is not None:
+                return Against(made, made=True)
         return None
+
+    def _read_by(self, file: Checked) -> frozenset[str]:
+        """Return the real paths of the files that the check of one reads."""
+        called = any(file is one for one in self.callers)
+        if called and not file.read and self._file(real_path(file.path)) is not None:
+            # Of a caller, which is not edited, nobody has noted them.
+            file.read = frozenset(map(real_path, self._check(file.path).interpretation.read))
+        return file.read
 
     def _concerned(self, file: Checked) -> bool:
         if file.problems:
@@ -213,7 +236,7 @@ class Together:
             for finding in errors_first([*report.findings, *self._brought(report)]):
                 place = real_path(finding.span.file)
                 home = self._file(place) if place in self._homes else None
-                if home is None:
+                if home is None or is_needed(finding, self._needed):
                     continue
                 key = key_of(finding, home.now.source())
                 if key in hopeless or not self._is_wanted(finding, home):
@@ -255,9 +278,11 @@ class Together:
             if edited is None:
                 continue
             line = home.now.told(finding.span.line, f": {fix.title}")
-            hidden = self._hidden({path: (known.now, new) for path, (known, new) in edited.items()}, report.source.path)
-            if hidden is not None:
-                words = f"{line}, {not_made(hidden, home.now.path)}"
+            against = self._against(
+                {path: (known.now, new) for path, (known, new) in edited.items()}, report.source.path
+            )
+            if against is not None:
+                words = f"{line}, {not_made(against, home.now.path)}"
                 home.checked.refused.append(f"{finding.code} {words}")
                 continue
             files = [known for known, _ in edited.values()]

@@ -49,6 +49,13 @@ def unrepaired(
     return [one for one in gone if one.code not in RAISING or met.isdisjoint(_moved(one, lines))]
 
 
+def caused(before: Sequence[Finding], after: Sequence[Finding], lines: MovedLines) -> Finding | None:
+    """Return an exception of torch's that is found after a change and was not found before."""
+    known = {(one.code, *place) for one in before for place in _moved(one, lines)}
+    fresh = (one for one in after if (one.code, one.span.file, one.span.line) not in known)
+    return next((one for one in fresh if one.code in RAISING), None)
+
+
 def _missing(before: Iterable[Finding], after: Sequence[Finding], lines: MovedLines) -> Iterator[Finding]:
     """Yield the findings that are not found after a change."""
     left = {(one.code, one.span.file, one.span.line) for one in after}
