@@ -120,6 +120,35 @@ def test_what_code_calls_only_where_nothing_is_recorded_keeps_no_graph(
     assert (("memory.py", "TAPE201") in _found(capsys, asked)) is said
 
 
+HANDED = """\
+import torch
+from memory import Memory
+
+memory = Memory()
+"""
+HANDED_ON = {
+    "by a function that nothing calls": "def main():\n    memory.remember(torch.rand(2, 4), 5)\n",
+    "to a pool": "from hidden import pool\npool.map(memory.remember, [torch.rand(2, 4)], [5])\n",
+    "to a library": "import optuna\noptuna.optimize(lambda trial: memory.remember(torch.rand(2, 4), 5))\n",
+    "to a thread": "import threading\nthreading.Timer(1, memory.remember, (torch.rand(2, 4), 5)).start()\n",
+    "by its name": "from hidden import start\nstart('memory:Memory.remember')\n",
+    "under another name": "go = memory.remember\n",
+    "in a file that does not parse": "memory.remember(torch.rand(2, 4), 5\nx = = 3\n",
+    "where nothing is recorded": "with torch.no_grad():\n    memory.remember(torch.rand(2, 4), 3)\n",
+}
+
+
+@pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
+@pytest.mark.parametrize("handed", HANDED_ON)
+def test_what_is_handed_on_may_be_called_where_all_is_recorded(
+    handed: str, asked: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {"pyproject.toml": "", "memory.py": MEMORY, "main.py": SILENT, "other.py": HANDED + HANDED_ON[handed]}
+    for name, text in files.items():
+        (here / name).write_text(text)
+    assert (("memory.py", "TAPE201") in _found(capsys, asked)) is (handed != "where nothing is recorded")
+
+
 LOGGED = """\
 import torch
 from torch import nn

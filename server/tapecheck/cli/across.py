@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -41,7 +41,7 @@ def to_their_files(
     from tapecheck.fixes import Effort
 
     _keep_what_is_needed(files, callers)
-    _leave_unrecorded((*files, *callers))
+    _leave_unrecorded((*files, *callers), projects)
     homes = {real_path(file.path): file for file in files if not file.texts}
     known = {(one.code, real_path(one.span.file), one.span.line) for file in files for one in file.findings}
     efforts: dict[str, Effort] = {}
@@ -96,12 +96,16 @@ def _take_out(file: Checked, wrong: Callable[[Finding], bool]) -> None:
     file.fixes = [fixes for _, fixes in pairs] if file.fixes else []
 
 
-def _leave_unrecorded(files: Sequence[Checked]) -> None:
+def _leave_unrecorded(files: Sequence[Checked], projects: Projects) -> None:
     """Take out what is said of functions that code calls only where autograd records nothing, in whichever file."""
     from tapecheck.rules import RAISING
     from tapecheck.rules.starts import unrecorded
+    from tapecheck.source.callers import Callers
 
-    told = unrecorded((one for file in files for one in file.calls), RAISING)
+    def named(function: Span) -> Collection[tuple[str, int]] | None:
+        return Callers(projects.of(function.file), {}).places_of(function.line)
+
+    told = unrecorded((one for file in files for one in file.calls), RAISING, named)
     for file in files:
         if any(map(told, (*file.findings, *file.elsewhere))):
             _take_out(file, told)

@@ -32,6 +32,7 @@ from tapecheck.rules import ALL, RAISING
 from tapecheck.rules.finding import Finding
 from tapecheck.rules.starts import unrecorded
 from tapecheck.source import MAX_BYTES, Source, from_text, suppressions
+from tapecheck.source import callers as named_by
 from tapecheck.source.configuration import ignore_in_project
 from tapecheck.source.modules import SOURCES
 from tapecheck.source.notebook import join
@@ -454,11 +455,16 @@ class Session:
     def shown(self, analysis: Analysis) -> list[Shown]:
         """Return the findings of an analysis with the evidence of the last run and the user's severities."""
         report, settings = analysis.report, analysis.snapshot.settings
-        silent = unrecorded([*report.interpretation.calls, *self._calls_here(analysis)], RAISING)
+        silent = unrecorded([*report.interpretation.calls, *self._calls_here(analysis)], RAISING, self._named)
         findings = [finding for finding in report.findings if not silent(finding)]
         shown = self.evidence.shown(findings, report.source, settings, report.project)
         shown += self._from_before(analysis)
         return [*shown, *self._at_calls(analysis), *self._brought(analysis, {identity(one.finding) for one in shown})]
+
+    def _named(self, function: Span) -> Collection[tuple[str, int]] | None:
+        """Return where a function is named, in files as they are shown."""
+        project = self.setup.project_of(function.file)
+        return named_by.Callers(project, dict(self.unsaved())).places_of(function.line)
 
     def _from_before(self, analysis: Analysis) -> Iterator[Shown]:
         """Yield what was found before a statement was typed that does not parse yet; it has no fixes meanwhile."""

@@ -6,6 +6,7 @@ A function that nothing in its file calls is a program of its own until the file
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from tapecheck.rules.finding import Finding
@@ -40,30 +41,52 @@ def _shows(group: Begun, finding: Finding, judge: Judge) -> bool:
     return any(one.key == finding.key for one in judge(group.tapes, [finding.code]))
 
 
-def unrecorded(calls: Iterable[Called], raising: Collection[str]) -> Callable[[Finding], bool]:
+Place = tuple[str, int]
+"""A file and a line."""
+Named = Callable[[Span], Collection[Place] | None]
+
+
+def unrecorded(calls: Iterable[Called], raising: Collection[str], named: Named) -> Callable[[Finding], bool]:
     """Return what tells the findings of functions that code calls, and only where autograd records nothing: by itself
     such a function is no program. What the rules `raising` find PyTorch raises all the same.
+
+    `named` gives the places where a function is named, other than to define or import it; None where nobody knows. One
+    that the dry run did not come to as a call may be another call, or hand the function on.
     """
-    ways: dict[tuple[str, int], set[tuple[bool, tuple[str, int] | None]]] = {}
+    known: dict[Place, list[Called]] = {}
     for one in calls:
-        ways.setdefault(_place(one.function), set()).add(
-            (one.recording, None if one.start is None else _place(one.start))
-        )
-    silent: set[tuple[str, int]] = set()
-    while True:
-        # What only such a function calls with recording on nobody does.
-        asked = {function: {on for on, start in known if start not in silent} for function, known in ways.items()}
-        found = {function for function, recording in asked.items() if True not in recording}
-        if found <= silent:
-            break
-        silent |= found
+        known.setdefault(_place(one.function), []).append(one)
+    silent: dict[Place, bool] = {}
+
+    def is_silent(function: Place) -> bool:
+        """Whether each call of a function is made with recording off, or by a function of which the same holds."""
+        if function not in silent:
+            # A function that calls itself is no reason.
+            silent[function] = False
+            ways = known.get(function, ())
+            silent[function] = all(
+                not one.recording or (one.start is not None and is_silent(_place(one.start))) for one in ways
+            ) and _is_all(function, ways)
+        return silent[function]
+
+    def _is_all(function: Place, ways: Collection[Called]) -> bool:
+        """Whether some calls of a function are all that there are."""
+        places = named(next(iter(ways)).function) if ways else None
+        return places is not None and {_real(one) for one in places} <= {
+            _real(_place(one.at)) for one in ways if one.at
+        }
 
     def told(finding: Finding) -> bool:
-        starts = set(map(_place, finding.starts))
-        return bool(starts) and starts <= silent and finding.code not in raising
+        if finding.code in raising or not finding.starts:
+            return False
+        return all(is_silent(_place(start)) for start in finding.starts)
 
     return told
 
 
-def _place(span: Span) -> tuple[str, int]:
+def _real(place: Place) -> Place:
+    return str(Path(place[0]).absolute()), place[1]
+
+
+def _place(span: Span) -> Place:
     return span.file, span.line

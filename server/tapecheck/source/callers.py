@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from tapecheck.source.importers import Importers
 from tapecheck.source.kept import KeptByPath
+from tapecheck.source.modules import SOURCES
+from tapecheck.source.nodes import of_kind, walk
 from tapecheck.source.project import Project, Projects
+from tapecheck.source.text import Source, from_text
 
 _MOST_FILES = 500
 """Files whose words are looked at for the callers of one file; where more are around it, one of them may call."""
@@ -54,6 +58,33 @@ class Callers:
             return not _SWITCHES.isdisjoint(words)
         return name in words
 
+    def places_of(self, line: int) -> frozenset[tuple[str, int]] | None:
+        """Return the files and lines that name the function which is defined on a line, other than to define or import
+        it; None where it has no name of its own, or too many files may name it.
+        """
+        source = self._source(self._path)
+        if source is None:
+            return None
+        functions: list[ast.FunctionDef | ast.AsyncFunctionDef] = []
+        functions += [*of_kind(source.tree, ast.FunctionDef), *of_kind(source.tree, ast.AsyncFunctionDef)]
+        found = next((one for one in functions if one.lineno == line), None)
+        # An object calls these without their names.
+        if found is None or found.name.startswith("__") or found.name == "forward":
+            return None
+        method = any(found in one.body for one in of_kind(source.tree, ast.ClassDef))
+        importers = self._importers()
+        files = importers.around(self._path) if method else importers.of(self._path)
+        if len(files) > _MOST_FILES:
+            return None
+        places: set[tuple[str, int]] = set()
+        for file in (self._path, *files):
+            if found.name in self._words_of(file) and (one := self._source(file)) is not None:
+                places.update((file, line) for line in _lines_naming(one, found.name))
+        return frozenset(places)
+
+    def _source(self, path: str) -> Source | None:
+        return from_text(self._open[path], path) if path in self._open else SOURCES.get(path)
+
     def may_train(self, but: Collection[str]) -> bool:
         """Return whether a file that imports this one, and is none of some others, may start a backward."""
         files = [one for one in self._importers().of(self._path) if one not in but]
@@ -87,3 +118,16 @@ class Callers:
             return _WORDS.put(path, stamp, frozenset(_WORD.findall(text)))
         except (OSError, ValueError):
             return ()
+
+
+def _lines_naming(source: Source, name: str) -> Iterator[int]:
+    """Yield the lines that name a function, other than to define or import it; in a text as well, but no sentence."""
+    yield from (number for number in source.blanked if name in _WORD.findall(source.lines[number - 1]))
+    for node in walk(source.tree):
+        match node:
+            case ast.Name(id=found) | ast.Attribute(attr=found) if found == name:
+                yield node.lineno
+            case ast.ImportFrom(names=names) if any(one.name == name and one.asname for one in names):
+                yield node.lineno
+            case ast.Constant(value=str(text)) if name in text and " " not in text and name in _WORD.findall(text):
+                yield node.lineno

@@ -12,14 +12,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A function that code calls: where it stands, whether autograd may record what it builds, and the function that
-    this way began with, None for the module.
+    """A function that code calls: where it stands, whether autograd may record what it builds, the function that this
+    way began with, None for the module, and the call, None where the dry run itself makes it.
     """
 
     function: Span
     recording: bool
     start: Span | None
+    at: Span | None
 
     def moved(self, moves: Moves) -> Called:
         """Return it where it stands now."""
-        return Called(moves.span(self.function), self.recording, self.start and moves.span(self.start))
+        start, at = self.start and moves.span(self.start), self.at and moves.span(self.at)
+        return Called(moves.span(self.function), self.recording, start, at)

@@ -232,7 +232,7 @@ class Exploration:
         found.supposed |= world.omissions.supposed
         found.handed |= world.omissions.handed
         start = self.entry.span(self.source.path) if self.entry is not None else None
-        found.calls |= {Called(function, on, start) for function, on in world.calls.recorded}
+        found.calls |= {Called(function, on, start, at) for function, on, at in world.calls.recorded}
         found.exhausted = found.exhausted or run.cut_short
         if run.error is not None:
             self.fail(run.error, world.writer.tape)

@@ -140,8 +140,7 @@ def skipped(torch: Torch, args: Iterable[Value], node: ast.AST, *, anything: boo
     for arg in args:
         # What a library or the program itself defines may lead to everything, and set how everything is recorded.
         anything = anything or isinstance(arg, Lib) or _reach(torch, arg, about) == "anything"
-    text = "what does not parse changes nothing"
-    torch.world.assumptions.note("skipped", text, node, () if anything else tuple(about) or NOTHING)
+    torch.world.assumptions.note_skipped(node, () if anything else tuple(about) or NOTHING)
 
 
 def may_freeze(args: Iterable[Value]) -> None:

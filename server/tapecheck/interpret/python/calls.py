@@ -105,7 +105,9 @@ def _run_body(
     world, body, notes = machine.world, function.node, function.module.notes
     world.calls.note(body, function.name)
     if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        world.calls.recorded.add((world.position.span_in(function.module, body), world.modes.grad_mode != "no"))
+        at = world.position.span(node) if world.position.frames else None
+        place = world.position.span_in(function.module, body)
+        world.calls.recorded.add((place, world.modes.grad_mode != "no", at))
     env = Env(function.env, function.env.globals)
     if machine.reads is not None:
         machine.scopes.append(env.vars)

@@ -43,11 +43,17 @@ class Assumptions:
 
     def note_exception(self, kind: str, node: ast.AST) -> None:
         """Note that the dry run goes on past an exception of Python's own that it expects here."""
+        self._writer.emit(Assumed(self._beginning(node), "exception", f"raises no {kind}"))
+
+    def note_skipped(self, node: ast.AST, about: tuple[int, ...]) -> None:
+        """Note that text which does not parse, or is being typed, is taken to leave everything as it is."""
+        self._writer.emit(Assumed(self._beginning(node), "skipped", "what does not parse changes nothing", about))
+
+    def _beginning(self, node: ast.AST) -> Site:
+        """Return the place where a node begins: a name that is being typed grows, and the tape stays as it is."""
         at = self._position.site(node)
         span = at.span
-        # The place where it begins: a name that is being typed grows with each letter, and the tape stays as it is.
-        start = Span(span.file, span.line, span.column, span.line, span.column)
-        self._writer.emit(Assumed(replace(at, span=start), "exception", f"raises no {kind}"))
+        return replace(at, span=Span(span.file, span.line, span.column, span.line, span.column))
 
     def begin(self, kind: AssumptionKind, text: str, node: ast.AST) -> Begun:
         """Return what is taken for granted of code that runs from here on."""

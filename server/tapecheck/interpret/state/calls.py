@@ -16,8 +16,8 @@ class Calls:
         self.called: set[int] = set()
         """The functions that were called: ids of their nodes."""
         self.called_names: set[str] = set()
-        self.recorded: set[tuple[Span, bool]] = set()
-        """The functions that code calls, and whether autograd may record what they build."""
+        self.recorded: set[tuple[Span, bool, Span | None]] = set()
+        """The functions that code calls, whether autograd may record what they build, and the calls."""
 
     @property
     def depth(self) -> int:
