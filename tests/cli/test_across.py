@@ -337,3 +337,33 @@ def test_a_fix_of_one_program_makes_no_other_raise(
     (here / "twice.py").unlink()
     run(capsys, "--no-cache", "--fix", *unsafe, *asked.replace("twice", "once").split())
     assert "retain_graph" not in (here / "learn.py").read_text()
+
+
+HALVED = """\
+def halved(value):
+    value.mul_(0.5)
+    return value
+"""
+OF_LEAF = """\
+import torch
+from halved import halved
+
+halved(torch.ones(3, requires_grad=True))
+"""
+OF_RESULT = """\
+import torch
+from halved import halved
+
+w = torch.ones(3, requires_grad=True)
+halved(w * 2).sum().backward()
+"""
+
+
+@pytest.mark.parametrize(("others", "made"), [({}, True), ({"train.py": OF_RESULT}, False)])
+def test_a_change_that_another_program_learns_through_stays_recorded(
+    others: dict[str, str], made: bool, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, text in {"pyproject.toml": "", "halved.py": HALVED, "main.py": OF_LEAF, **others}.items():
+        (here / name).write_text(text)
+    run(capsys, "--no-cache", "--fix", ".")
+    assert ("no_grad" in (here / "halved.py").read_text()) is made

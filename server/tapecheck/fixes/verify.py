@@ -25,6 +25,7 @@ from tapecheck.rules.finding import Finding
 from tapecheck.rules.gradient_cut.rule import GradientCut
 from tapecheck.rules.graph_kept.rule import GraphKeptAcrossIterations
 from tapecheck.rules.growing_chain.rule import GrowingChain
+from tapecheck.rules.leaf_inplace.rule import LeafInplace
 from tapecheck.rules.needless_graph.rule import NeedlessGraph
 from tapecheck.rules.needless_retain_graph.rule import NeedlessRetainGraph
 from tapecheck.rules.term_without_effect.rule import TermWithoutEffect
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
 # What only shows in later iterations, or once a program is known to its end; the others would be a fix's own doing.
 _SHOWN_LATER = frozenset(rule.code for rule in ALL if not rule.raises) - {GrowingChain.code}
 
-_CUTTING = frozenset((GraphKeptAcrossIterations.code, NeedlessGraph.code))
-"""Findings whose repair takes graphs away."""
+_CUTTING = frozenset((GraphKeptAcrossIterations.code, LeafInplace.code, NeedlessGraph.code))
+"""Findings whose repair records less."""
 _MADE_WHOLE = frozenset(
     rule.code for rule in (GraphKeptAcrossIterations, GradientCut, BackwardWithoutGraph, TermWithoutEffect)
 )
