@@ -101,6 +101,71 @@ def test_what_was_found_stays_while_a_statement_is_typed() -> None:
     assert shown(half) == []
 
 
+ANSWERS = {
+    "a line before it": ("    loss.backward()\n", "    loss.backward()\n    loss = loss.detach()\n"),
+    "a line that is cut": ("    total += loss\n", "    total += loss.detach()\n"),
+    "its loop ends": ("    total += loss\n", "    total += loss\n    break\n"),
+    "another program": ("    loss = net(x).mean()\n    loss.backward()\n    total += loss\n", "    total = net(x)\n"),
+}
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+@pytest.mark.parametrize("broken", ["def use(:\n    pass\n", "use(net\n", "x = = 3\n"])
+def test_what_is_answered_goes_while_another_statement_does_not_parse(answer: str, broken: str) -> None:
+    session = Session()
+    kept = "import torch\n\nnet = torch.nn.Linear(3, 1)\ntotal = 0\nfor x in torch.randn(5, 4, 3):\n"
+    kept += "    loss = net(x).mean()\n    loss.backward()\n    total += loss\nprint(total)\n"
+
+    def shown(text: str) -> list[str]:
+        session.documents[URI].replace(text, None)
+        return [one.finding.code for one in session.shown(again(session))]
+
+    session.open(URI, PATH, kept, 1)
+    again(session)
+    assert shown(kept + broken) == ["TAPE201"]
+    # More is typed of it: that answers nothing.
+    assert shown(kept + broken.replace("net", "net, total").replace("use", "used")) == ["TAPE201"]
+    assert "TAPE201" not in shown(kept.replace(*ANSWERS[answer]) + broken)
+    # Not even where what does not parse says more of it again.
+    assert "TAPE201" not in shown(kept.replace(*ANSWERS[answer]) + broken.replace("use", "used"))
+
+
+EPOCH = """\
+import torch
+
+
+def run_epoch(loader, train=True):
+    model = torch.nn.Linear(3, 1)
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    total = 0
+    for x, y in loader:
+        loss = (model(x) - y).pow(2).mean()
+        total += loss
+    return total
+"""
+
+
+@pytest.mark.parametrize("open_too", [False, True])
+def test_what_callers_silence_stays_silent_while_a_file_is_edited(tmp_path: Path, open_too: bool) -> None:
+    library, main = tmp_path / "library.py", tmp_path / "main.py"
+    (tmp_path / "pyproject.toml").touch()
+    library.write_text(EPOCH)
+    main.write_text(
+        "import torch\nfrom library import run_epoch\n\nwith torch.no_grad():\n    run_epoch(6 * [(1, 2)])\n"
+    )
+    session, uri = Session(), library.as_uri()
+    if open_too:
+        session.open(main.as_uri(), str(main), main.read_text(), 1)
+        again(session, main.as_uri())
+    session.open(uri, str(library), EPOCH, 1)
+    again(session, uri)
+    session.look_at_callers(session.snapshot(uri), lambda: False)  # type: ignore[arg-type]
+    for more in ("", "# more\n", "x = (\n", "x = (1\n", ""):
+        for text in (EPOCH + more, more + EPOCH):
+            session.documents[uri].replace(text, None)
+            assert session.shown(again(session, uri)) == [], more
+
+
 @pytest.mark.parametrize("disturb", ["edit", "close", "settings", "shutdown", "open again"])
 def test_an_analysis_is_cancelled_by_whatever_outdates_it(disturb: str) -> None:
     def check(source, /, *, cancelled: Callable[[], bool], **more):  # type: ignore[no-untyped-def]

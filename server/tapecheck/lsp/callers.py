@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tapecheck.check import callers_of
+from tapecheck.lsp.edits import moved_calls
 from tapecheck.rules.finding import Finding
 from tapecheck.source.importers import Importers
 from tapecheck.source.project import Project, Projects
@@ -58,11 +59,10 @@ class Callers:
         self._looked[uri] = found
         return [*map(_shown, before)] != [*map(_shown, found)]
 
-    def calls(self, uri: str, text: str) -> Iterator[Called]:
-        """Yield the functions of an open file that importers call, as long as they have read it as it is."""
+    def calls(self, uri: str, path: str, text: str) -> Iterator[Called]:
+        """Yield the functions of an open file that importers call, where they are in it now."""
         for one in self._looked.get(uri, ()):
-            if one.text == text:
-                yield from one.calls
+            yield from moved_calls(one.calls, path, one.text, text)
 
     def forget(self, uri: str) -> None:
         """Drop what is known of a file that is open no more."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tapecheck.rules.facts import Facts
 from tapecheck.rules.finding import Finding
-from tapecheck.source import split_lines
-from tapecheck.tape import Span
+from tapecheck.source import Source, split_lines
+from tapecheck.tape import Called, Span
 
 if TYPE_CHECKING:
     from tapecheck.check import Report
@@ -61,14 +62,53 @@ def moved_with(finding: Finding, moved: Callable[[int], int | None]) -> Finding:
     return dataclasses.replace(finding, span=own or finding.span, labels=kept, facts=Facts())
 
 
-def still_there(before: Report, now: Report) -> Iterator[Finding]:
-    """Yield what was found in a text that parses and is not found in one that does not, on lines that nobody edited.
+@dataclass(slots=True)
+class Before:
+    """What was found in a text that parses, while one that does not is edited."""
+
+    report: Report
+    last: Report
+    """What was found in the text as it was last."""
+    answered: set[tuple[str, int]] = field(default_factory=set)
+    """The findings, by code and line, that an edit of what does parse has done away with."""
+
+    def edited(self, now: Report) -> None:
+        """Note a further edit; one of lines that do not parse answers nothing yet."""
+        if not _is_typing(self.last.source, now.source):
+            was, found = _places(self.last), _places(now)
+            then, here = (line_map(self.report.source.text, one.source.text) for one in (self.last, now))
+            for one in self.report.findings:
+                line = one.span.line
+                if (one.code, then(line)) in was and (one.code, here(line)) not in found:
+                    self.answered.add((one.code, line))
+        self.last = now
+
+
+def _places(report: Report) -> set[tuple[str, int | None]]:
+    return {(one.code, one.span.line) for one in report.findings}
+
+
+def _is_typing(old: Source, new: Source) -> bool:
+    """Whether a text differs from the one before it in nothing but lines that do not parse, or do no longer."""
+    moved = line_map(old.text, new.text)
+    stay = {line: moved(line) for line in range(1, len(old.lines) + 1)}
+    gone = {line for line, place in stay.items() if place is None}
+    made = set(range(1, len(new.lines) + 1)) - set(stay.values())
+    return made <= new.blanked and len(gone - old.blanked) <= len(made)
+
+
+def still_there(known_before: Before, now: Report, but: Container[Hashable] = ()) -> Iterator[Finding]:
+    """Yield what was found in a text that parses and is not found in one that does not, on lines that nobody edited,
+    less those with some keys.
 
     Whether a half-typed statement is an answer to it shows once it parses; until then nothing flickers.
     """
+    before = known_before.report
     path, known = now.source.path, {(one.code, one.span.line) for one in now.findings}
     moved = line_map(before.source.text, now.source.text)
     for finding in before.findings:
+        if finding.key in but or (finding.code, finding.span.line) in known_before.answered:
+            continue
         # A label may span a loop, which is the same one while its body is typed.
         spans = [label.span for label in finding.labels if label.span.file == path]
         first, last = finding.span.line, finding.span.end_line
@@ -77,3 +117,28 @@ def still_there(before: Report, now: Report) -> Iterator[Finding]:
         stays = stays and all(moved(span.line) is not None for span in spans)
         if stays and (finding.code, start) not in known:
             yield moved_with(finding, moved)
+
+
+def _moved_call(call: Called, path: str, moved: Callable[[int], int | None]) -> Called | None:
+    """Return a call of a function where its lines in a file are now; None where that is not known."""
+
+    def place(span: Span | None) -> Span | None:
+        if span is None or span.file != path:
+            return span
+        line = moved(span.line)
+        return span if line is None else dataclasses.replace(span, line=line, end_line=span.end_line + line - span.line)
+
+    if call.function.file == path and moved(call.function.line) is None:
+        return None
+    function = place(call.function)
+    assert function is not None
+    return Called(function, call.recording, place(call.start), place(call.at))
+
+
+def moved_calls(calls: Iterable[Called], path: str, old: str | None, new: str) -> Iterator[Called]:
+    """Yield calls of functions in a file that had one text, where they are in another one."""
+    if old == new:
+        yield from calls
+    elif old is not None:
+        moved = line_map(old, new)
+        yield from (found for found in (_moved_call(call, path, moved) for call in calls) if found is not None)

@@ -18,7 +18,7 @@ from tapecheck.lsp import across, runs
 from tapecheck.lsp.callers import Callers
 from tapecheck.lsp.calls import walked_lines
 from tapecheck.lsp.document import Document, digest_of
-from tapecheck.lsp.edits import line_map, still_there
+from tapecheck.lsp.edits import Before, line_map, moved_calls, still_there
 from tapecheck.lsp.evidence import Evidences, Shown, plainly
 from tapecheck.lsp.hover import Explainer, Hover
 from tapecheck.lsp.lenses import LastRun, Lens, backward_lenses, hints, loop_lenses
@@ -197,7 +197,7 @@ class Session:
         self._notebook_of: dict[str, str] = {}
         self._analyses: dict[str, dict[str, Analysis]] = {}
         # The last one of each file of a text that parses.
-        self._whole: dict[str, Analysis] = {}
+        self._whole: dict[str, Before] = {}
         self._sources: dict[str, Source] = {}
         self._parsed: dict[str, Source] = {}
         self._fixes: dict[tuple[str, str, tuple[object, ...]], list[Fix]] = {}
@@ -336,8 +336,11 @@ class Session:
         return analysis
 
     def _remember(self, analysis: Analysis) -> None:
-        if analysis.report.source.error is None:
-            self._whole[analysis.snapshot.uri] = analysis
+        uri, report = analysis.snapshot.uri, analysis.report
+        if report.source.error is None:
+            self._whole[uri] = Before(report, report)
+        elif (before := self._whole.get(uri)) is not None:
+            before.edited(report)
 
     def analyse(self, snapshot: Snapshot) -> Analysis | None:
         """Dry-run a snapshot; None once it is outdated. Errors of the analysis are raised."""
@@ -455,11 +458,16 @@ class Session:
     def shown(self, analysis: Analysis) -> list[Shown]:
         """Return the findings of an analysis with the evidence of the last run and the user's severities."""
         report, settings = analysis.report, analysis.snapshot.settings
-        silent = unrecorded([*report.interpretation.calls, *self._calls_here(analysis)], RAISING, self._named)
+        silent = self._silent(analysis.snapshot, report)
         findings = [finding for finding in report.findings if not silent(finding)]
         shown = self.evidence.shown(findings, report.source, settings, report.project)
         shown += self._from_before(analysis)
         return [*shown, *self._at_calls(analysis), *self._brought(analysis, {identity(one.finding) for one in shown})]
+
+    def _silent(self, snapshot: Snapshot, report: Report) -> Callable[[Finding], bool]:
+        """Return what tells the findings of functions that are called only where nothing is recorded."""
+        calls = [*report.interpretation.calls, *self._calls_here(snapshot, report.source.text)]
+        return unrecorded(calls, RAISING, self._named)
 
     def _named(self, function: Span) -> Collection[tuple[str, int]] | None:
         """Return where a function is named, in files as they are shown."""
@@ -468,9 +476,11 @@ class Session:
 
     def _from_before(self, analysis: Analysis) -> Iterator[Shown]:
         """Yield what was found before a statement was typed that does not parse yet; it has no fixes meanwhile."""
-        report, whole = analysis.report, self._whole.get(analysis.snapshot.uri)
-        if report.source.error is not None and whole is not None:
-            found = split_suppressed(still_there(whole.report, report), suppressions(report.source))[0]
+        report, before = analysis.report, self._whole.get(analysis.snapshot.uri)
+        if report.source.error is not None and before is not None:
+            silent = self._silent(analysis.snapshot, before.report)
+            answered = {one.key for one in before.report.findings if silent(one)}
+            found = split_suppressed(still_there(before, report, answered), suppressions(report.source))[0]
             for shown in self.evidence.shown(found, report.source, analysis.snapshot.settings, report.project):
                 if shown.static is not None:
                     yield replace(shown, static=None)
@@ -515,13 +525,14 @@ class Session:
                 yield from ((uri, finding) for finding in other.report.elsewhere)
         yield from (("closed", finding) for finding in self._callers.of(analysis.snapshot.uri, text))
 
-    def _calls_here(self, analysis: Analysis) -> Iterator[Called]:
-        """Yield the functions of the file that others call, those which have read the file as it is."""
-        path, text = analysis.snapshot.path, analysis.report.source.text
+    def _calls_here(self, snapshot: Snapshot, text: str) -> Iterator[Called]:
+        """Yield the functions of a file that others call, where they are in a text of it."""
+        path = snapshot.path
         for uri, other in self._present():
-            if uri != analysis.snapshot.uri and other.report.interpretation.read.get(path) == text:
-                yield from other.report.interpretation.calls
-        yield from self._callers.calls(analysis.snapshot.uri, text)
+            if uri != snapshot.uri:
+                found = other.report.interpretation
+                yield from moved_calls(found.calls, path, found.read.get(path), text)
+        yield from self._callers.calls(snapshot.uri, path, text)
 
     def _present(self) -> Iterator[tuple[str, Analysis]]:
         """Yield the last analysis of each open document."""
