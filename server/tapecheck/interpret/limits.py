@@ -55,6 +55,11 @@ SEEN_FREE = 250
 SEEN_A_UNIT = 3
 """Objects beyond those that are looked through for one unit."""
 
+MOST_GIVEN = 32
+"""Containers that opaque code was given before, the last ones, which are looked into when it is called again; all of
+them at the end of the program.
+"""
+
 # -- the ways through a program ---------------------------------------------------------------------------------------
 
 MAX_TURNED = 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import sys
 from collections.abc import Iterable
 from typing import Literal
@@ -116,14 +117,17 @@ def _given(torch: Torch, containers: Iterable[Value], name: str, node: ast.AST) 
     """Note that opaque code has containers which lead to no graph now: what is put into them later it comes to, too."""
     given = torch.world.assumptions.given
     if containers and not given:
-        torch.machine.exits.append(lambda: look_again(torch, node))
+        torch.machine.exits.append(lambda: look_again(torch, node, most=None))
     given.update((id(one), (one, name)) for one in containers)
 
 
-def look_again(torch: Torch, node: ast.AST) -> None:
-    """Note what opaque code comes to by now in the containers that it was given before, where it may be run again."""
+def look_again(torch: Torch, node: ast.AST, *, most: int | None = limits.MOST_GIVEN) -> None:
+    """Note what opaque code comes to by now in the containers that it was given before, in the last ones of them, where
+    it may be run again.
+    """
     given = torch.world.assumptions.given
-    for number, (container, name) in list(given.items()):
+    last = list(itertools.islice(reversed(given.items()), most))
+    for number, (container, name) in reversed(last):
         about: dict[int, None] = {}
         kind = _reach(torch, container, about, [])
         if about or kind == "anything":
@@ -181,6 +185,7 @@ def _reach(
         return _most(_reach(torch, one, about, held, depth) for one in value)
     if held is not None and depth > 0 and isinstance(value, (List, Dict, Set)) and behaviour(value).is_whole():
         held.append(value)
+        torch.world.budget.spend(len(value.items) // limits.PARTS_A_UNIT)
         return _most(_reach(torch, one, about, held, depth - 1) for one in behaviour(value).children())
     if isinstance(value, Stream):
         return _reach(torch, tuple(value.reached()), about)
