@@ -100,3 +100,24 @@ output{out}.data.mean().backward()
 """
     assert check(from_text(program, "packed.py")).findings == []
     exec(compile(program, "packed.py", "exec"), {})
+
+
+CHANGED = ("output.data.mul_(0.5)", "output.data.add_(1)", "torch.relu_(output.data)", "state.mul_(0.5)")
+FORMS = ("", ", num_layers=2", ", bidirectional=True", ", num_layers=2, bidirectional=True")
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("changed", CHANGED)
+@pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
+def test_what_is_certain_of_a_changed_output_is_what_torch_raises(kind: str, changed: str, form: str) -> None:
+    program = PACKED.replace("nn.KIND(4, 3)", f"nn.{kind}(4, 3{form})").replace("AGAIN", "")
+    program = program.replace(
+        "READ", f"state = _[0] if isinstance(_, tuple) else _\n{changed}\nloss = output.data.sum()"
+    )
+    found = [one for one in check(from_text(program, "packed.py")).findings if one.certain]
+    raised = False
+    try:
+        exec(compile(program, "packed.py", "exec"), {})
+    except RuntimeError:
+        raised = True
+    assert raised or not found

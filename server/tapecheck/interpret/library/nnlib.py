@@ -642,7 +642,7 @@ class Modules:
             # A parameter that forward was never seen to use carries nothing.
             del bound[name]
         result = torch.apply(what, bound, node, next(filter(may_carry, in_place), None))
-        return packed.closed(fact, given, parts, result)
+        return packed.closed(self.world.writer, fact, given, parts, result)
 
     def _own_tensors(self, owner: Instance, what: OpFact, node: ast.AST) -> dict[str, list[Value]]:
         """Return a module's parameters and buffers by the names that the facts have for them."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from typing import Protocol
 
+from tapecheck.interpret.state.writer import TapeWriter
 from tapecheck.interpret.values import Args, Kwargs, Mark, Tensor, Unknown, Value, argument
 
 _FIELDS = ("data", "batch_sizes", "sorted_indices", "unsorted_indices")
@@ -33,12 +34,17 @@ def opened(module: _Named, bound: Kwargs) -> tuple[Value, ...]:
     return ()
 
 
-def closed(module: _Named, given: Value, parts: tuple[Value, ...], result: Value) -> Value:
+def closed(writer: TapeWriter, module: _Named, given: Value, parts: tuple[Value, ...], result: Value) -> Value:
     """Return what a module gives for what was packed: its output is packed as that was."""
     if module.name not in RECURRENT or not isinstance(result, tuple) or not result:
         return result
     output, *states = result
     if parts:
+        if module.name == "LSTM" and isinstance(output, Tensor):
+            # Measured: an LSTM that is given what is packed saves its output in some forms only.
+            own = writer.new_storage()
+            own.may_be(output.storage)
+            output.storage = own
         return ((output, *parts[1:]), *states)
     if isinstance(given, Unknown) and isinstance(output, Tensor):
         output.note(Mark.PERHAPS_PACKED)
