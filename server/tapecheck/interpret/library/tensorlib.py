@@ -455,10 +455,10 @@ def _wants_grad(world: World, kwargs: Kwargs, node: ast.AST) -> bool:
 
 
 def _asked_of_data(wanted: Value) -> bool:
-    """Return whether a flag is `requires_grad` of a value that nobody knows and that has no graph, for all we know."""
+    """Return whether a flag is `requires_grad` of a value that nobody knows and that need not have a graph."""
     if not isinstance(wanted, Unknown) or wanted.part_of.attr != "requires_grad":
         return False
-    return wanted.part_of.owner is not None and wanted.part_of.owner.borne() in ("no", "open")
+    return wanted.part_of.owner is not None and wanted.part_of.owner.borne() != "yes"
 
 
 def factory(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

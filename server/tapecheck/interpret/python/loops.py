@@ -96,8 +96,8 @@ class _Loop:
         """Whether it goes over parameters or modules."""
         self.own: Guard | None = None
         """What the condition of a `while` compares."""
-        self.led = False
-        """Whether the last element led to a graph from before the loop when it came."""
+        self.led: Fact = "no"
+        """What graph the last element led to when it came, as `leads` has it."""
         self.reached: list[int] = []
         """The guards that it was taken on to."""
         self.started = (0, 0)
@@ -175,6 +175,12 @@ class _Loop:
         first = self.world.loops.before(self.number)
         graphs = (held.node for value in values for held in carry.tensors_in(value))
         return any(node is not None and node <= first for node in graphs)
+
+    def leads(self, element: Value) -> Fact:
+        """Return whether an element leads to a graph from before the loop ("yes"), or to a newer one alone ("may")."""
+        first = self.world.loops.before(self.number)
+        nodes = [held.node for held in carry.tensors_in(element) if held.node is not None]
+        return "yes" if any(node <= first for node in nodes) else "may" if nodes else "no"
 
     def beyond(self, by_default: str | int, place: ast.expr) -> None:
         """Note, once, that it goes on longer than it does where options keep their defaults."""
@@ -288,7 +294,7 @@ def _go_over(loop: _Loop, node: ast.For | ast.AsyncFor, value: Value, stream: St
             break
         loop.finds(stream, node.iter)
         loop.parts = loop.parts or carry.of_model(element)
-        loop.led = loop.older([element])
+        loop.led = loop.leads(element)
         machine.assign(node.target, element, env, node)
         signal = yield from _body(machine, node, leaving, env)
         index += 1
@@ -326,11 +332,10 @@ def _next(loop: _Loop, stream: Stream, index: int, element: Value) -> int | None
     following = _following(loop, stream, index, length, element)
     if following is not None or loop.work > limits.LOOP_WORK or loop.done >= limits.MODEL_ITERATIONS:
         return following
-    # It takes from its elements the graphs that they lead to: from each of them.
-    takes = loop.led and not loop.older([element])
-    if stream.sequential or length is None:
-        return index if takes and stream.sequential else None
-    return _next_kept(loop, stream, index, length, element) if takes or stream.held else None
+    if loop.led != loop.leads(element) and (length is not None or stream.sequential):
+        # What it does to the graph that an element leads to, as to freeze a leaf, it does to each of them.
+        return index
+    return _next_kept(loop, stream, index, length, element) if stream.held and length is not None else None
 
 
 def _next_settled(loop: _Loop, stream: Stream, index: int) -> int | None:
@@ -417,7 +422,7 @@ def _next_kept(loop: _Loop, stream: Stream, index: int, length: int, element: Va
     would be one that the program has got rid of, or has gone on with.
     """
     holders = loop.entered_by(element)
-    if not (holders or loop.led or loop.older([element])):
+    if not (holders or loop.older([element])):
         return None
     for place in range(index, min(length, limits.MODEL_ITERATIONS)):
         item = stream.item(place)
