@@ -128,7 +128,7 @@ import torch
 class Chunked(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, weight):
-        out = torch.zeros(x.shape[0], requires_grad=x.requires_grad or weight.requires_grad)
+        out = torch.zeros(x.shape[0], requires_grad=True)
         for row in range(x.shape[0]):
             {change}
         ctx.save_for_backward(x, weight)

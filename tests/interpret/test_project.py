@@ -372,3 +372,38 @@ def test_a_loop_that_trains_late_by_a_method_of_another_file(update: str, found:
     write(tmp_path, {**LATE, "train.py": LATE["train.py"].replace("{update}", update)})
     report = check(read_source(str(tmp_path / "train.py")))
     assert [finding.code for finding in report.findings] == found
+
+
+SWITCHED = """\
+import torch
+import common
+
+net = torch.nn.Linear(3, 2)
+
+
+def first(loader):
+    total = 0.0
+    for x in loader:
+        total += net(x).mean().item()
+    return total
+
+
+def second(loader):
+    return sum(net(x).mean().item() for x in loader)
+
+
+class Third:
+    def run(self, loader):
+        for x in loader:
+            print(net(x).mean().item())
+"""
+
+
+@pytest.mark.parametrize(
+    ("switch", "found"),
+    [("torch.set_grad_enabled(False)", False), ("torch.set_grad_enabled(True)", True), ("torch.manual_seed(1)", True)],
+)
+def test_what_an_imported_module_switches_off_is_off_in_every_start(switch: str, found: bool, tmp_path: Path) -> None:
+    write(tmp_path, {"pyproject.toml": "", "common.py": f"import torch\n{switch}\n", "main.py": SWITCHED})
+    findings = check(read_source(str(tmp_path / "main.py"))).findings
+    assert {one.code for one in findings} == ({"TAPE302"} if found else set())

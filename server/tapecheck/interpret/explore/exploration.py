@@ -24,7 +24,7 @@ from tapecheck.interpret.explore.watch import Watcher
 from tapecheck.interpret.explore.ways import Way, names_that_matter, passing_ways, single_ways, ways_after
 from tapecheck.interpret.machine import Machine
 from tapecheck.interpret.python.imports import Imports
-from tapecheck.interpret.state import Cancelled, Exhausted, Place, Policy, World
+from tapecheck.interpret.state import Cancelled, Exhausted, Modes, Place, Policy, World
 from tapecheck.interpret.values import Env, Module, Signal, only
 from tapecheck.source import Source
 from tapecheck.tape import (
@@ -406,7 +406,8 @@ def _run(
             module = Module("__main__", source.path, Env(None, None), source)
             machine.modules[source.path] = module
             machine.run_module(module, source.tree, "__main__" if entry is None else "module")
-            if entry is not None and not world.writer.tape.events and not world.choices.entered:
+            quiet = not world.writer.tape.events and not world.choices.entered
+            if entry is not None and quiet and world.modes.in_force == Modes().in_force:
                 project.settle(module)
         machine.modules[source.path] = module
         if entry is not None:

@@ -75,9 +75,10 @@ class Imports:
         env = Env(None, None)
         module = Module(name, path, env, source, found.folders)
         machine.modules[path] = module
-        before = len(machine.world.writer.tape.events)
+        events, modes = machine.world.writer.tape.events, machine.world.modes
+        before = len(events), modes.in_force
         machine.run_module(module, source.tree, name)
-        if len(machine.world.writer.tape.events) == before and _stateless(module):
+        if (len(events), modes.in_force) == before and _stateless(module):
             self.settled[path] = module
         return module
 

@@ -89,6 +89,12 @@ class Modes:
         """How many models were wrapped by DistributedDataParallel."""
 
     @property
+    def in_force(self) -> tuple[object, ...]:
+        """What a program sets for all that comes after: a module that does so is run each time."""
+        of_all = (self.inference, self.autocast, self.device_is_set, self.precision_is_set, self.accelerated)
+        return tuple(self.grad_modes), of_all, self.donates, self.settings
+
+    @property
     def grad_mode(self) -> Fact:
         return self.grad_modes[-1]
 
