@@ -10,8 +10,6 @@ from tests.differential.truth import Outcome, Truth
 from tests.differential.wrapped import compare
 
 SEEDS = range(30_000, 30_024)
-MISSED = {30_009}
-"""It expands a tensor: of none is it known any more that no call is compiled anew for it, so that it is possible."""
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
@@ -23,7 +21,7 @@ def test_dry_run_and_torch_agree_on_wrapped_models() -> None:
 
     with Truth() as truth:
         found = compare(SEEDS, truth, tell)
-    assert told.keys() == MISSED, told
+    assert not told
     # Programs that never fail, or always do, would show nothing.
     assert found.kinds["runs"] >= 3
     assert found.counts["agree"] - found.kinds["runs"] >= 3

@@ -205,7 +205,6 @@ def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Valu
         call.change(target)
     if shape is None and world.modes.grad_mode != "no":
         call.give_own_graphs()
-    world.modes.unlike |= torch.nn.region is None and fact.name.rstrip("_") in _LAID_OTHERWISE
     plan = _planned(fact, bound, call.inputs, tuple(_shape(fact, bound, call.inputs) if shape is None else shape))
     if _copies(fact, bound):
         call.fact = dataclasses.replace(fact, aliasing=dataclasses.replace(fact.aliasing, view="no", view_of=None))
@@ -217,6 +216,8 @@ def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Valu
         sharding.used(torch, fact.name, call.every, result, node)
     if world.modes.replays is not None and (call.storage is None or target is not None):
         replays.read(world, call.every, node)
+    if torch.nn.region is None:
+        world.modes.lay(fact.name.rstrip("_") in _LAID_OTHERWISE, call.every, result)
     if result is target:
         return result
     assert isinstance(result, Tensor)
@@ -993,8 +994,9 @@ def augmented(torch: Torch, op: str, current: Tensor, value: Value, node: ast.AS
 
 def get_item(torch: Torch, owner: Tensor, index: Value, node: ast.AST) -> Value:
     name = _index_op("getitem", index)
-    torch.world.modes.unlike |= torch.nn.region is None and _may_lie_otherwise(index)
     result = op(torch, name, [owner, index], {}, node)
+    if torch.nn.region is None:
+        torch.world.modes.lay(_may_lie_otherwise(index), (), result)
     if name == "getitem" and isinstance(result, Tensor) and result.storage is owner.storage:
         if any(map(_may_be_an_array, listed(index))):
             result.note(Mark.PERHAPS_A_COPY)

@@ -433,6 +433,7 @@ def _region(
 ) -> Value:
     """Run what is compiled: the nodes that it builds are one, unless something breaks the graph."""
     world = torch.world
+    world.modes.laid = set() if world.modes.laid is None else world.modes.laid
     guards = _guards(torch, state, given, node)
     first, begun, breaks = world.writer.last_id, len(world.writer.tape.events), world.modes.breaks
     memory = world.writer.last_storage
@@ -441,6 +442,8 @@ def _region(
         result = run()
     finally:
         torch.nn.region = outer
+    for value in torch.tensors(result) if outer is None else ():
+        world.modes.lay(False, torch.tensors((*given,)), value)
     if world.writer.last_id != first:
         if not state.whole and (world.modes.breaks != breaks or _broken(world, begun)):
             state.broken = True
@@ -489,7 +492,9 @@ def _guard(torch: Torch, value: Value, node: ast.AST, *, whole: bool = False) ->
         return int
     if isinstance(value, Tensor) and whole:
         return Tensor, value.precision()
-    if isinstance(value, Tensor) and value.dtype == "float" and not torch.world.modes.unlike:
+    modes = torch.world.modes
+    alike = isinstance(value, Tensor) and value.dtype == "float" and not modes.unlike
+    if isinstance(value, Tensor) and alike and not (modes.laid and value.storage.id in modes.laid):
         return Tensor, value.parameter, value.length in (0, 1)
     if isinstance(value, Instance) or whole:
         return value

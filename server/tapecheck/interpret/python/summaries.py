@@ -136,6 +136,8 @@ class Summary:
     """The conditions that it asked."""
     standing: tuple[int, ...]
     """What can hang on these, besides what the values are that it was given."""
+    unlike: bool
+    """Whether tensors may be of another type or layout than most once it has run."""
 
     def reads_the_same(self) -> bool:
         """Whether all that the call read by name is still there, with the parts that it had."""
@@ -256,6 +258,7 @@ def _mode(machine: Engine, function: int) -> tuple[Hashable, ...]:
         machine.handlers > 0, modes.block_calls is None, modes.cut_site is None, world.graph.gradients_cut,
         world.graph.leaves_changed, bool(world.position.iteration), world.stores.classes,
         machine.world.calls.running.count(function), machine.world.calls.depth > limits.NEAR_DEPTH,
+        len(modes.laid or ()),
     )  # fmt: skip
 
 
@@ -298,7 +301,8 @@ class _Watch:
         modes = world.modes
         return (
             len(world.omissions.mistakes), world.graph.unknown_made,
-            tuple(modes.grad_modes), modes.off_at, modes.settings, modes.unlike, world.stores.attributes,
+            tuple(modes.grad_modes), modes.off_at, modes.settings,
+            len(modes.laid or ()), world.stores.attributes,
             len(modes.checkpointed),
             self.machine.library.left_behind(),
         )  # fmt: skip
@@ -331,7 +335,7 @@ class _Watch:
             self.begun, self.ended, events, given.held, self.numbers, made, reads, _parts_read(reads), provisional,
             self._stored(), call, world.position.call_stack, world.position.iteration, shapes, tests,
             _speaks(events, given.names, self.results), world.knowledge.asked - self.tested,
-            world.modes.breaks - self.breaks, decisions, self.standing,
+            world.modes.breaks - self.breaks, decisions, self.standing, world.modes.unlike,
         )  # fmt: skip
 
     def _stored(self) -> list[tuple[int | None, int | None]]:
@@ -604,6 +608,7 @@ class _Again:
         )
         world.position.advance(ended.clock - begun.clock, ended.stamp - begun.stamp - 1)
         world.modes.breaks += summary.breaks
+        world.modes.unlike = world.modes.unlike or summary.unlike
         world.knowledge.asked += summary.tests_made
         for decision in summary.decisions:
             world.choices.repeat(decision)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from tapecheck.tape import Fact, Site, Span
 
@@ -27,6 +28,16 @@ class Replays:
     marked: bool = False
     pending: bool = False
     running: bool = False
+
+
+class _Numbered(Protocol):
+    @property
+    def id(self) -> int: ...
+
+
+class _Stored(Protocol):
+    @property
+    def storage(self) -> _Numbered | None: ...
 
 
 class Modes:
@@ -81,12 +92,23 @@ class Modes:
         """How often something was called that may change what torch does everywhere."""
         self.unlike = False
         """Whether tensors may have had another type than that set by default, a single row, or another layout."""
+        self.laid: set[int] | None = None
+        """The storages of tensors that may be so, from the first call of compiled code on."""
         self.donates: Fact = "yes"
         """Whether compiled backwards may reuse the memory of what was saved."""
         self.replays: Replays | None = None
         """What calls that are captured in CUDA graphs have left, once there is one."""
         self.wrappers = 0
         """How many models were wrapped by DistributedDataParallel."""
+
+    def lay(self, otherwise: bool, given: Iterable[_Stored], made: object) -> None:
+        """Note that what was made may have another layout than most, or that what it was made of may."""
+        if self.laid is None:
+            self.unlike = self.unlike or otherwise
+        elif otherwise or (self.laid and any(one.storage is not None and one.storage.id in self.laid for one in given)):
+            storage = getattr(made, "storage", None)
+            if storage is not None:
+                self.laid.add(storage.id)
 
     @property
     def in_force(self) -> tuple[object, ...]:
