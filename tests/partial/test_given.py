@@ -209,3 +209,33 @@ def test_the_model_that_a_caller_passes_may_be_that_of_the_optimizer(hint: str) 
         "network = nn.Linear(3, 4)\noptimizer = torch.optim.Adam(network.parameters(), lr=0.001)\n"
     )
     assert check(from_text(program, "train.py")).findings == []
+
+
+STORED = ("runner.it = {}", "runner.all = [{}]", "runner['it'] = {}", "setattr(runner, 'it', {})", "runner.a.b = {}")
+LEARNING = """\
+import torch
+from hidden import Runner
+
+net = torch.nn.Linear(3, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+runner = Runner()
+{stored}
+for x in torch.ones(4, 2, 3):
+    loss = net(x).mean()
+    {lines}
+    runner.tick()
+"""
+LINES = {
+    "gradients that it may clear": "loss.backward()\n    optimizer.step()",
+    "parameters that it may train": "loss.detach().backward() if x.sum() < 0 else None",
+}
+
+
+@pytest.mark.parametrize("lines", LINES)
+@pytest.mark.parametrize("given", ["optimizer", "net"])
+@pytest.mark.parametrize("stored", STORED)
+def test_what_is_stored_in_a_hidden_object_is_given_to_it(stored: str, given: str, lines: str) -> None:
+    text = LEARNING.format(stored=stored.format(given), lines=LINES[lines])
+    assert [one.code for one in check(from_text(text, "p.py")).findings if one.certain] == []
+    plain = LEARNING.format(stored="", lines=LINES["gradients that it may clear"])
+    assert [one.code for one in check(from_text(plain, "p.py")).findings if one.certain] == ["TAPE403"]

@@ -180,6 +180,8 @@ class Libraries:
         if (path := path_of(owner)) and not visible.modelled(path):
             opaque.handed_over(self.torch, value, path, node)
             self.engine.escape(value, node, path)
+        elif isinstance(owner, Unknown) and visible.is_opaque(owner):
+            opaque.handed_over(self.torch, value, unknowns.root(owner).name, node)
 
     def constant(self, value: Value) -> Value:
         """Return what a name of a library stands for."""
