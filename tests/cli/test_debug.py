@@ -64,7 +64,7 @@ def test_a_backward_that_may_fail_says_where_the_doubt_comes_from(
     )
     shown = trace(tmp_path, capsys, program)
     assert "  code   line 5: the graph of `somewhere.make_loss()` is made by unknown code: " in shown
-    assert "backward line 6 of `somewhere.make_loss()`: may fail, " in shown
+    assert "backward line 6 of `loss`: may fail, " in shown
     assert "was freed by line 5" in shown
     assert "    no error is reported for a may: " in shown
     assert "reported: " not in shown
