@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from tapecheck.source.environment import installed
 from tapecheck.source.importers import Importers
 from tapecheck.source.kept import KeptByPath
 from tapecheck.source.modules import SOURCES
@@ -98,6 +99,9 @@ class Callers:
 
     def _words(self, *, around: bool) -> frozenset[str] | None:
         """Return the words of the files that can come to one, None where too many can."""
+        if installed(self._path):
+            # Who calls a library is in none of its files.
+            return None
         if around not in self._named:
             importers = self._importers()
             files = importers.around(self._path) if around else importers.of(self._path)
