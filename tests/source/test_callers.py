@@ -43,6 +43,7 @@ def test_what_is_installed_may_be_called_by_anybody_and_nothing_is_read(
     monkeypatch.setattr(Callers, "_importers", lambda self: pytest.fail("the packages were looked through"))
     assert _callers(library).may_name("evaluate", method=False)
     assert _callers(library).may_name("evaluate", method=True)
+    assert _callers(library).places_of(1) is None
 
 
 def test_the_lines_that_name_a_function(tmp_path: Path) -> None:

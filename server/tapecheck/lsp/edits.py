@@ -41,18 +41,21 @@ def line_map(old: str, new: str) -> Callable[[int], int | None]:
     return places.get
 
 
+def _moved(span: Span, path: str, moved: Callable[[int], int | None]) -> Span | None:
+    """Return a place where its line in a file is now, None where that is gone."""
+    if span.file != path:
+        return span
+    line = moved(span.line)
+    return None if line is None else dataclasses.replace(span, line=line, end_line=span.end_line + line - span.line)
+
+
 def moved_with(finding: Finding, moved: Callable[[int], int | None]) -> Finding:
     """Return a finding where its lines are now, without labels on lines that are gone; facts hold spans of the old
     text, so they are left out.
     """
 
     def place(span: Span) -> Span | None:
-        if span.file != finding.span.file:
-            return span
-        line = moved(span.line)
-        if line is None:
-            return None
-        return dataclasses.replace(span, line=line, end_line=span.end_line + line - span.line)
+        return _moved(span, finding.span.file, moved)
 
     own = place(finding.span)
     if own == finding.span and all(place(label.span) == label.span for label in finding.labels):
@@ -123,15 +126,11 @@ def _moved_call(call: Called, path: str, moved: Callable[[int], int | None]) -> 
     """Return a call of a function where its lines in a file are now; None where that is not known."""
 
     def place(span: Span | None) -> Span | None:
-        if span is None or span.file != path:
-            return span
-        line = moved(span.line)
-        return span if line is None else dataclasses.replace(span, line=line, end_line=span.end_line + line - span.line)
+        return span and (_moved(span, path, moved) or span)
 
-    if call.function.file == path and moved(call.function.line) is None:
+    function = _moved(call.function, path, moved)
+    if function is None:
         return None
-    function = place(call.function)
-    assert function is not None
     return Called(function, call.recording, place(call.start), place(call.at))
 
 

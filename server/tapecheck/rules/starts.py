@@ -66,10 +66,10 @@ def unrecorded(calls: Iterable[Called], raising: Collection[str], named: Named) 
             ways = known.get(function, ())
             silent[function] = all(
                 not one.recording or (one.start is not None and is_silent(_place(one.start))) for one in ways
-            ) and _is_all(function, ways)
+            ) and is_all(ways)
         return silent[function]
 
-    def _is_all(function: Place, ways: Collection[Called]) -> bool:
+    def is_all(ways: Collection[Called]) -> bool:
         """Whether some calls of a function are all that there are."""
         places = named(next(iter(ways)).function) if ways else None
         return places is not None and {_real(one) for one in places} <= {

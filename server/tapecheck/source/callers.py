@@ -73,9 +73,8 @@ class Callers:
         if found is None or found.name.startswith("__") or found.name == "forward":
             return None
         method = any(found in one.body for one in of_kind(source.tree, ast.ClassDef))
-        importers = self._importers()
-        files = importers.around(self._path) if method else importers.of(self._path)
-        if len(files) > _MOST_FILES:
+        files = self._files(around=method)
+        if files is None:
             return None
         places: set[tuple[str, int]] = set()
         for file in (self._path, *files):
@@ -97,16 +96,19 @@ class Callers:
             importers = self._project.shared[_SHARED] = Importers(Projects(self._project.setup))
         return importers
 
-    def _words(self, *, around: bool) -> frozenset[str] | None:
-        """Return the words of the files that can come to one, None where too many can."""
+    def _files(self, *, around: bool) -> list[str] | None:
+        """Return the files that can come to one; None where too many can, and of what is installed: whoever uses it."""
         if installed(self._path):
-            # Who calls a library is in none of its files.
             return None
+        importers = self._importers()
+        files = importers.around(self._path) if around else importers.of(self._path)
+        return files if len(files) <= _MOST_FILES else None
+
+    def _words(self, *, around: bool) -> frozenset[str] | None:
+        """Return the words of the files that can come to one, None where nobody knows which can."""
         if around not in self._named:
-            importers = self._importers()
-            files = importers.around(self._path) if around else importers.of(self._path)
-            within = len(files) <= _MOST_FILES
-            self._named[around] = frozenset().union(*map(self._words_of, files)) if within else None
+            files = self._files(around=around)
+            self._named[around] = None if files is None else frozenset().union(*map(self._words_of, files))
         return self._named[around]
 
     def _words_of(self, path: str) -> Iterable[str]:

@@ -40,20 +40,24 @@ class LeafInplace(Rule):
             what = "parameter" if leaf.parameter else "leaf that requires grad"
             labels.append(Label(leaf.at.span, f"{quoted(name, 'it')} is created here, a {what}", "built"))
         labels += called_from(reading, change.at, change.at)
-        help_ = "put the change under `with torch.no_grad():`, or make a new tensor instead of changing "
-        help_ += quoted(name, "the leaf")
-        if change.optimizer is not None:
-            made = reading.optimizers.get(change.optimizer)
-            labels += (
-                [Label(made.at.span, "this optimizer is made with `differentiable=True`", "built")] if made else []
-            )
-            help_ = (
-                "leave out `differentiable=True`, or give the optimizer copies with a graph (`w.clone()`): it records "
-            )
-            help_ += "its own step, under `torch.no_grad()` as well"
+        if change.optimizer is not None and (made := reading.optimizers.get(change.optimizer)) is not None:
+            labels.append(Label(made.at.span, "this optimizer is made with `differentiable=True`", "built"))
         return Finding(
-            self.code, self.name, self.severity, home, _headline(name, on_view, certain), help_, tuple(labels), certain,
+            self.code, self.name, self.severity, home, _headline(name, on_view, certain),
+            _help(change, name), tuple(labels), certain,
         )  # fmt: skip
+
+
+def _help(change: InPlace, name: str) -> str:
+    if change.optimizer is None:
+        return (
+            "put the change under `with torch.no_grad():`, or make a new tensor instead of changing "
+            f"{quoted(name, 'the leaf')}"
+        )
+    return (
+        "leave out `differentiable=True`, or give the optimizer copies with a graph (`w.clone()`): it records its own "
+        "step, under `torch.no_grad()` as well"
+    )
 
 
 def _of_leaf(change: InPlace) -> bool:
