@@ -38,7 +38,7 @@ from tapecheck.source.configuration import Configuration, did_you_mean
 from tapecheck.source.importers import Importers
 from tapecheck.source.project import Project, Setup
 from tapecheck.source.search import torch_of
-from tapecheck.source.selection import Selection
+from tapecheck.source.selection import Selection, Wanted
 from tapecheck.source.suppress import (
     ALL_RULES,
     Hidden,
@@ -298,6 +298,43 @@ def together(groups: Iterable[Group]) -> list[list[Group]]:
     return [joined for _, joined in found]
 
 
+class _Judges:
+    """The rules that are wanted of a file's tapes, each of which they read once."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._rules = [rule for rule in ALL if wanted.wants(rule.code, rule.name)]
+        self.codes = [rule.code for rule in self._rules]
+        self._readings: dict[int, Reading] = {}
+
+    def findings(self, tapes: Sequence[Tape], codes: Collection[str]) -> list[Finding]:
+        """Return what some of the rules find over tapes."""
+        return judge(tapes, select=codes, read=self._read)
+
+    def verdicts(self, groups: Sequence[Group]) -> list[Finding]:
+        """Return what the rules find over the tapes of some starts, with those that alone show it."""
+        found = self.findings([tape for group in groups for tape in group.tapes], self.codes)
+        note_starts(found, groups, self.findings)
+        return found
+
+    def resting(self, tapes: Sequence[Tape]) -> set[tuple[str, int]]:
+        """Return the lines that findings over tapes rest on, of the rules that other tapes can make certain."""
+        return resting_on(self.findings(tapes, [rule.code for rule in self._rules if not rule.stands_alone]))
+
+    def lacks(self, tapes: Sequence[Tape]) -> Iterator[bool]:
+        """Yield for each finding over some of a run's tapes whether it is that something never comes."""
+        # What stays as it is does so for all that two conditions do; what never comes may come by that.
+        for rule in self._rules:
+            if rule.unfinished:
+                yield from (one.certain and rule.of_absence for one in self.findings(tapes, [rule.code]))
+
+    def _read(self, tape: Tape) -> Reading:
+        # The reading keeps its tape, whose id stays its own. What is asked about is judged again with the others.
+        known = self._readings.get(id(tape))
+        if known is None:
+            known = self._readings[id(tape)] = Reading(tape)
+        return known
+
+
 def check(
     source: Source,
     *,
@@ -323,60 +360,34 @@ def check(
     """
     selected = _asked(select, ignore, rules)
     project = project.of(source.path) if project is not None else Setup().project_of(source.path)
-    wanted = project.rules(selected)
-    codes = [rule.code for rule in ALL if wanted.wants(rule.code, rule.name)]
-    unfinished = [rule for rule in ALL if rule.code in codes and rule.unfinished]
-    resting = [rule.code for rule in ALL if rule.code in codes and not rule.stands_alone]
-
-    readings: dict[int, Reading] = {}
-
-    def read(tape: Tape) -> Reading:
-        # The reading keeps its tape, whose id stays its own. What is asked about is judged again with the others.
-        known = readings.get(id(tape))
-        if known is None:
-            known = readings[id(tape)] = Reading(tape)
-        return known
-
-    def ask(tapes: Sequence[Tape]) -> set[tuple[str, int]]:
-        return resting_on(judge(list(tapes), select=resting, read=read))
-
-    def lacks(tapes: Sequence[Tape]) -> Iterator[bool]:
-        # What stays as it is does so for all that two conditions do; what never comes may come by that.
-        return (
-            one.certain and rule.of_absence
-            for rule in unfinished
-            for one in judge(list(tapes), select=[rule.code], read=read)
-        )
-
+    judges = _Judges(project.rules(selected))
     facts = facts_for(project)
-    asked = (tuple(codes), facts, project.setup.effort)
-    starts = memory.starts if memory is not None else None
+    asked = (tuple(judges.codes), facts, project.setup.effort)
     with HEADROOM:
         with torchfacts.using(facts):
             interpretation = interpret(
                 source,
                 cancelled=cancelled,
                 open_files=open_files,
-                ask=ask,
-                lacks=lacks,
+                ask=judges.resting,
+                lacks=judges.lacks,
                 asked=asked,
-                memory=starts,
+                memory=memory.starts if memory is not None else None,
                 log=log,
                 project=project,
             )
+        verdicts = memory.verdicts if memory is not None else Verdicts()
         findings: list[Finding] = []
         for groups in together(interpretation.groups):
-            known = memory.verdicts.get(asked, groups) if memory is not None else None
+            known = verdicts.get(asked, groups)
             if known is None:
-                tapes = [tape for group in groups for tape in group.tapes]
                 try:
-                    known = judge(tapes, select=codes, read=read)
-                    note_starts(known, groups, lambda of, codes: judge(of, select=codes, read=read))
+                    known = judges.verdicts(groups)
                 except Exception as error:  # the boundary: these starts are lost, the others are judged
-                    interpretation.faults.append(faults.note(error, tapes[0].started, source.path, 1))
+                    fault = faults.note(error, groups[0].tapes[0].started, source.path, 1)
+                    interpretation.faults.append(fault)
                     continue
-                if memory is not None:
-                    memory.verdicts.put(asked, tapes, known)
+                verdicts.put(asked, [tape for group in groups for tape in group.tapes], known)
             # Whoever shows a finding may give it another severity, or the evidence of a run.
             findings += [copy.copy(finding) for finding in known]
     narrowed = selected.select is not None or bool(selected.ignore or selected.per_file_ignores)

@@ -7,7 +7,9 @@ the user gave them.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from tapecheck.report.checked import INCOMPLETE, SEVERITIES, Checked, Incomplete, Problem, Tried
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 """The version of the envelope: it changes where a key is taken away or means something else."""
-_PROBLEMS = ("io-error", "invalid-syntax", "internal-error")
 
 
 def render(files: Iterable[Checked], *, evidence: bool = False) -> str:
@@ -46,19 +47,19 @@ def render_report(files: Iterable[Checked], *, evidence: bool = False) -> str:
     done in imported files that were not asked for; `peak` what a recorded run held where most was alive.
     """
     files = list(files)
-    found = [finding for file in files for finding in file.findings]
+    levels = Counter(finding.severity for file in files for finding in file.findings)
     whole = {
         "version": __version__,
         "format": FORMAT,
         "files": list(map(_file, files)),
-        "summary": {severity: sum(one.severity == severity for one in found) for severity in SEVERITIES},
-        "findings": [row for row in _rows(files, evidence=evidence) if row["code"] not in (INCOMPLETE, *_PROBLEMS)],
+        "summary": {severity: levels[severity] for severity in SEVERITIES},
+        "findings": list(chain.from_iterable(_findings(file, evidence=evidence) for file in files)),
         "problems": [_problem(file.path, one, evidence=False) for file in files for one in file.problems],
         "limits": [_incomplete(file.path, limit, evidence=False) for file in files for limit in file.incomplete],
         "elsewhere": [_finding(one, [], None, evidence=False) for file in files for one in file.elsewhere],
-        "fixed": [line for file in files if file.rewrite is not None for line in file.rewrite.done],
-        "not_fixed": [line for file in files for line in file.refused],
-        "peak": [row for file in files for row in file.peak],
+        "fixed": list(chain.from_iterable(file.rewrite.done for file in files if file.rewrite is not None)),
+        "not_fixed": list(chain.from_iterable(file.refused for file in files)),
+        "peak": list(chain.from_iterable(file.peak for file in files)),
     }
     return json.dumps(whole, indent=2) + "\n"
 
@@ -72,12 +73,16 @@ def _rows(files: Iterable[Checked], *, evidence: bool) -> list[dict[str, object]
     rows: list[dict[str, object]] = []
     for file in files:
         rows.extend(_problem(file.path, problem, evidence=evidence) for problem in file.problems)
-        rows.extend(
-            _finding(finding, file.fixes_of(index), file.trial_of(index), evidence=evidence)
-            for index, finding in enumerate(file.findings)
-        )
+        rows.extend(_findings(file, evidence=evidence))
         rows.extend(_incomplete(file.path, limit, evidence=evidence) for limit in file.incomplete)
     return rows
+
+
+def _findings(file: Checked, *, evidence: bool) -> list[dict[str, object]]:
+    return [
+        _finding(finding, file.fixes_of(index), file.trial_of(index), evidence=evidence)
+        for index, finding in enumerate(file.findings)
+    ]
 
 
 def _incomplete(path: str, limit: Incomplete, *, evidence: bool) -> dict[str, object]:

@@ -635,21 +635,27 @@ class Reading:
         `user` is the node that used the value again: a function cannot read the local names of another, nor does a name
         lead to what it meant before.
         """
-        reader = self.site(user) if user is not None else None
-        read = self.built(user) if user is not None else before
         holds = [hold for position, hold in self._holds if position < before]
         later = (hold for hold in holds if hold.loop == loop.id and hold.index >= iteration)
-        bound = [(position, bind) for position, bind in self.binds.get(node, ()) if position < before]
-        meant = [bind for at, bind in bound if not bind.name.isidentifier() or not self._bound_anew(bind, at, read)]
         if (kept := self._keeps(node, later)) is not None:
             return kept
         # A container that a loop inside this iteration filled: what a later one binds of it comes out of there.
         within = self._keeps(node, (hold for hold in reversed(holds) if (loop.id, iteration) in hold.at.iteration))
-        name = _carrying(meant, loop.event.at, reader)
-        if name is None and within is None:
-            name = _carrying([bind for _, bind in bound], loop.event.at, reader)
+        reader, read = (self.site(user), self.built(user)) if user is not None else (None, before)
+        name = _carrying(self._names_of(node, before, still_at=read), loop.event.at, reader)
+        if within is None:
+            return name or _carrying(self._names_of(node, before), loop.event.at, reader)
         came_later = name is not None and dict(name[1].iteration).get(loop.id, 0) > iteration
-        return within if name is None or (within is not None and came_later) else name
+        return within if name is None or came_later else name
+
+    def _names_of(self, node: int, before: int, still_at: int | None = None) -> list[Bind]:
+        """Return the binds of a value before a position, all or those whose names still mean it at another one."""
+        return [
+            bind
+            for at, bind in self.binds.get(node, ())
+            if at < before
+            and (still_at is None or not bind.name.isidentifier() or not self._bound_anew(bind, at, still_at))
+        ]
 
     def _bound_anew(self, bind: Bind, position: int, until: int) -> bool:
         """Return whether a name is bound to something else between two positions."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tapecheck.source.environment import Environment, Place, installed, prefix_for, read_environment
@@ -247,27 +247,12 @@ class Search:
         A package goes before a module, and each before a namespace package, whose folders may lie in several places.
         """
         spaces: list[str] = []
-        view = self.view
         own = False
         for place in places:
-            folder = place.folder
-            listing = view.listing(folder)
-            is_space = False
-            if part in listing.names or not listing.complete:
-                inner = folder + os.sep + part
-                if view.is_file(inner, _INIT):
-                    return self._judged(Found(inner + os.sep + _INIT, (inner,)), place)
-                if "__init__" in view.listing(inner).compiled:
-                    return _LIBRARY
-                is_space = view.is_folder(folder, part)
-            if view.is_file(folder, part + ".py"):
-                return self._judged(Found(folder + os.sep + part + ".py"), place)
-            if part in listing.compiled:
-                return _LIBRARY
-            if part + ".pyi" in listing.names or part + "-stubs" in listing.names:
-                trail.stubbed = True
-            if is_space:
-                spaces.append(folder + os.sep + part)
+            if (found := self._in_place(place, part, trail)) is not None:
+                return found
+            if self._has(place.folder, part) and self.view.is_folder(place.folder, part):
+                spaces.append(place.folder + os.sep + part)
                 own = own or place.own
         environment = self._environment
         if environment is not None and name:
@@ -280,6 +265,29 @@ class Search:
         if not spaces:
             return None
         return Found(None, tuple(spaces)) if own else _LIBRARY
+
+    def _in_place(self, place: Place, part: str, trail: _Trail) -> Found | None:
+        """Return the package or module `part` that a place has; a folder of a namespace package is none."""
+        view, folder = self.view, place.folder
+        inner = folder + os.sep + part
+        if self._has(folder, part):
+            if view.is_file(inner, _INIT):
+                return self._judged(Found(inner + os.sep + _INIT, (inner,)), place)
+            if "__init__" in view.listing(inner).compiled:
+                return _LIBRARY
+        if view.is_file(folder, part + ".py"):
+            return self._judged(Found(inner + ".py"), place)
+        listing = view.listing(folder)
+        if part in listing.compiled:
+            return _LIBRARY
+        if part + ".pyi" in listing.names or part + "-stubs" in listing.names:
+            trail.stubbed = True
+        return None
+
+    def _has(self, folder: str, name: str) -> bool:
+        """Return whether a folder may have something of a name in it."""
+        listing = self.view.listing(folder)
+        return name in listing.names or not listing.complete
 
     def _mapped(self, target: str | None) -> Found | None:
         """Return the package or module that a finder of an editable project maps a name to."""
@@ -322,36 +330,30 @@ class Search:
             # Python starts from the file that a link leads to.
             before.insert(0, self.base(os.path.realpath(self._root_file)))
         named = [os.path.abspath(one) for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
-        # What `pip install --target` fills holds libraries, wherever it lies.
-        filled = {
-            one
-            for one in named
-            if one not in before and any(name.endswith(_RECORDS) for name in self.view.listing(one).names)
-        }
+        filled = {one for one in named if one not in before and self._holds_libraries(one)}
         before += named
         configuration = self._project.configuration
         if configuration.file is not None:
             home = os.path.dirname(os.path.abspath(configuration.file))
             before += [os.path.normpath(os.path.join(home, one)) for one in configuration.extra_paths]
-        after = list(self._conftest_roots(folder))
+        first = _by_folder(Place(one, one not in filled) for one in before)
+        after = _by_folder(self._after_library(folder))
+        return _Path(list(first.values()), [place for one, place in after.items() if one not in first])
+
+    def _holds_libraries(self, folder: str) -> bool:
+        """Return whether `pip install --target` filled a folder: it holds libraries, wherever it lies."""
+        return any(name.endswith(_RECORDS) for name in self.view.listing(folder).names)
+
+    def _after_library(self, folder: str) -> Iterator[Place]:
+        """Yield the places that are looked into after the standard library."""
+        for one in self._conftest_roots(folder):
+            yield Place(one, True)
         if self._root is not None:
-            after += [self._root, self._root + os.sep + "src"]
+            yield from _with_src(self._root)
         environment = self._installed()
-        places = [Place(one, True) for one in after]
-        places += environment.places
+        yield from environment.places
         for project in environment.projects:
-            places += [Place(project, True), Place(project + os.sep + "src", True)]
-        result = _Path()
-        seen: set[str] = set()
-        for places_of, given in (
-            (result.before, [Place(one, one not in filled) for one in before]),
-            (result.after, places),
-        ):
-            for place in given:
-                if place.folder not in seen:
-                    seen.add(place.folder)
-                    places_of.append(place)
-        return result
+            yield from _with_src(project)
 
     def _root_of(self, file: str) -> str:
         """Return the place that a file was found from, or would be."""
@@ -485,6 +487,19 @@ class Search:
             if found.file.startswith(top.rstrip(os.sep) + os.sep):
                 return Found(os.path.relpath(found.file, self._here), found.folders)
         return found
+
+
+def _with_src(folder: str) -> tuple[Place, Place]:
+    """Return the places that a project's folder stands for."""
+    return Place(folder, True), Place(folder + os.sep + "src", True)
+
+
+def _by_folder(places: Iterable[Place]) -> dict[str, Place]:
+    """Return the first place of each folder."""
+    found: dict[str, Place] = {}
+    for place in places:
+        found.setdefault(place.folder, place)
+    return found
 
 
 def _working_directory() -> str:

@@ -91,26 +91,38 @@ def _summed(context: Context, collision: Collision, one: ast.Call, other: ast.Ca
     between = code.between(*pair)
     losses = {each: loss_of(expression_of(each), one) for each in (pair[0], *between, pair[1])}
     summed = [(each, loss) for each, loss in losses.items() if loss is not None]
-    texts = [code.segment(loss) for _, loss in summed]
-    if len(summed) < 2 or len(set(texts)) < len(texts):
+    changes = _backward_over_all(code, summed)
+    if not changes:
         return None
-    *early, (last, loss) = summed
-    call = expression_of(last)
-    if not isinstance(call, ast.Call) or any(stored_between(code, each, last, loss) for each, loss in summed):
-        return None
-    new = with_loss(code, call, loss, " + ".join(map(operand_of, texts)))
-    deletions = code.delete_all(statement for statement, _ in early)
-    if new is None or deletions is None:
-        return None
-    total = " + ".join(texts)
+    total = " + ".join(code.segment(loss) for _, loss in summed)
     listing = f"`{total}`" if len(total) < 50 else "the sum of the losses"
     others = [statement for statement in between if losses[statement] is None]
     alone = _is_own(collision, one, other) and _unnoticed(context, collision, others)
-    # Computed before the backwards that were above them, and behind what stands between.
-    alone = alone and gradients_unseen(context, [_computing(loss) for _, loss in summed])
-    alone = alone and (not others or all(isinstance(loss, ast.Name) for _, loss in early))
+    alone = alone and _computed_later(context, [loss for _, loss in summed], others)
     effect = _SAME if alone else _CHECK
-    return Candidate(f"Run one backward over {listing}", effect, [new, *deletions], safe=context.stops and alone)
+    return Candidate(f"Run one backward over {listing}", effect, changes, safe=context.stops and alone)
+
+
+def _computed_later(context: Context, losses: list[ast.expr], between: list[ast.stmt]) -> bool:
+    """Return whether losses stay the same that are computed before the backwards that were above them, and behind what
+    stands between.
+    """
+    named = all(isinstance(loss, ast.Name) for loss in losses[:-1])
+    return (named or not between) and gradients_unseen(context, list(map(_computing, losses)))
+
+
+def _backward_over_all(code: Code, summed: list[tuple[ast.stmt, ast.expr]]) -> list[Change]:
+    """Return the edits that give the last of several backwards the sum of their losses, none where it is another."""
+    texts = [code.segment(loss) for _, loss in summed]
+    if len(summed) < 2 or len(set(texts)) < len(texts):
+        return []
+    *early, (last, loss) = summed
+    call = expression_of(last)
+    if not isinstance(call, ast.Call) or any(stored_between(code, each, last, loss) for each, loss in summed):
+        return []
+    new = with_loss(code, call, loss, " + ".join(map(operand_of, texts)))
+    deletions = code.delete_all(statement for statement, _ in early)
+    return [new, *deletions] if new is not None and deletions is not None else []
 
 
 def _computing(value: ast.expr) -> ast.Expr:
@@ -140,13 +152,17 @@ def _sum_in_loop(context: Context, collision: Collision, call: ast.Call) -> Iter
     new = with_loss(code, call, loss, f"sum({losses})") if name and id_of(loss) == name else None
     if new is None:
         return
-    uses = [node for node in of_kind(code.function(loop), ast.Name) if node.id == name]
-    alone = all(code.inside(use, loop) for use in uses) and not _is_lazy(code, loop.iter)
-    alone = alone and _is_own(collision, call) and _unnoticed(context, collision, [])
-    alone = alone and is_entered_with_some(code, loop)
+    alone = _has_sum(code, loop, name) and _is_own(collision, call) and _unnoticed(context, collision, [])
     change = code.replace(loop, new.content.replace(f"(sum({losses}))", f"sum({losses})", 1))
     title = f"Run one backward over the sum of `{losses}`"
     yield Candidate(title, _SAME if alone else _CHECK, [change], safe=context.stops and alone)
+
+
+def _has_sum(code: Code, loop: ast.For, name: str) -> bool:
+    """Return whether what a loop goes over can be summed in its place: its values are read in it alone, and exist."""
+    uses = [node for node in of_kind(code.function(loop), ast.Name) if node.id == name]
+    within = all(code.inside(use, loop) for use in uses)
+    return within and not _is_lazy(code, loop.iter) and is_entered_with_some(code, loop)
 
 
 def _is_lazy(code: Code, values: ast.expr) -> bool:
@@ -354,21 +370,12 @@ def _move(context: Context, collision: Collision, needed: list[ast.stmt], target
     """Move statements from before a loop, or from around a closure, to where each backward finds them fresh."""
     code = context.code
     around = _around(code, target, needed)
-    if around is None:
-        return
-    moved = _with_what_follows(code, needed, around)
-    if moved is None:
+    moved = _with_what_follows(code, needed, around) if around is not None else None
+    if around is None or moved is None:
         return
     stored = [part for statement in moved for part in targets(statement)]
-    names = set(map(root_name, stored))
-    texts = [code.lines_of(statement) for statement in moved]
-    place = next((statement for statement in around.body if names & _loaded(statement)), None)
-    if place is None or None in names or not all(texts):
-        return
-    insertion = code.insert_before(place, [line for text in texts for line in text or ()])
-    elsewhere = _read_outside(code, code.function(needed[0]), moved, around, names)
-    deletions = code.delete_all(() if elsewhere else moved)
-    if insertion is None or deletions is None:
+    changes = _moving(code, moved, around, set(map(root_name, stored)), code.function(needed[0]))
+    if not changes:
         return
     where = f"closure `{around.name}`" if isinstance(around, ast.FunctionDef) else "loop"
     computed = join(list(dict.fromkeys(f"`{code.segment(part)}`" for part in stored)))
@@ -377,8 +384,24 @@ def _move(context: Context, collision: Collision, needed: list[ast.stmt], target
         f"Compute {computed} inside the {where}, anew from the parameters as they are then",
         "Every backward has a graph of its own. Where the value was meant to stay what it is before the "
         f"{where.split()[0]}, detach it instead.{_drawn_anew(code, moved, collision)}",
-        [insertion, *deletions],
+        changes,
     )
+
+
+def _moving(
+    code: Code, moved: list[ast.stmt], around: ast.FunctionDef | LoopNode, names: set[str | None], home: ast.AST
+) -> list[Change]:
+    """Return the edits that put statements before the first one of a loop or closure that reads the names they store.
+
+    They stay at home as well where something else there reads these names.
+    """
+    texts = [code.lines_of(statement) for statement in moved]
+    place = next((statement for statement in around.body if names & _loaded(statement)), None)
+    if place is None or None in names or not all(texts):
+        return []
+    insertion = code.insert_before(place, [line for text in texts for line in text or ()])
+    deletions = code.delete_all(() if _read_outside(code, home, moved, around, names) else moved)
+    return [insertion, *deletions] if insertion is not None and deletions is not None else []
 
 
 def _around(code: Code, target: ast.stmt, needed: list[ast.stmt]) -> ast.FunctionDef | LoopNode | None:

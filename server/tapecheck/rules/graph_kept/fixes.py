@@ -408,16 +408,10 @@ def _handed_on(code: Code, node: ast.AST) -> Sequence[ast.expr]:
     match node:
         case ast.Call():
             return [] if _is_shown_by(code, node) else given_to(node)
-        case ast.Compare():
-            # The sum of numbers is rounded otherwise than that of tensors: what is compared may come out otherwise.
-            return [node]
-        case ast.BinOp(op=ast.Div() | ast.FloorDiv() | ast.Mod()) if code.path(node.left) != "builtins.str":
-            # By zero a number raises, where a tensor gives infinity.
-            return [node.right] if _counts(code, node.right) else [node]
-        case ast.AugAssign(target=target, op=ast.Div() | ast.FloorDiv() | ast.Mod(), value=value):
-            return [value] if _counts(code, value) else [target, value]
-        case ast.BinOp(op=ast.Pow(), left=base, right=power):
-            return [power] if isinstance(power, ast.Constant) else [base, power]
+        case ast.Compare() | ast.BinOp():
+            return _computed_otherwise(code, node)
+        case ast.AugAssign(op=ast.Div() | ast.FloorDiv() | ast.Mod()):
+            return _computed_otherwise(code, node)
         case ast.Return(value=ast.expr() as value) | ast.Yield(value=ast.expr() as value):
             # The caller may want the tensor.
             return [value]
@@ -427,6 +421,22 @@ def _handed_on(code: Code, node: ast.AST) -> Sequence[ast.expr]:
             return [] if shown else [value for value in values if is_read(value) or not hasattr(value, "ctx")]
         case ast.Assign(value=value) | ast.AugAssign(value=value):
             return [value] if any(isinstance(target, ast.Subscript) for target in targets(node)) else []
+    return []
+
+
+def _computed_otherwise(code: Code, node: ast.Compare | ast.BinOp | ast.AugAssign) -> Sequence[ast.expr]:
+    """Return the parts of a comparison or computation that gives something else for a number than for a tensor."""
+    match node:
+        case ast.Compare():
+            # The sum of numbers is rounded otherwise than that of tensors: what is compared may come out otherwise.
+            return [node]
+        case ast.BinOp(op=ast.Div() | ast.FloorDiv() | ast.Mod()) if code.path(node.left) != "builtins.str":
+            # By zero a number raises, where a tensor gives infinity.
+            return [node.right] if _counts(code, node.right) else [node]
+        case ast.AugAssign(target=target, value=value):
+            return [value] if _counts(code, value) else [target, value]
+        case ast.BinOp(op=ast.Pow(), left=base, right=power):
+            return [power] if isinstance(power, ast.Constant) else [base, power]
     return []
 
 
@@ -450,10 +460,15 @@ def _is_counted(code: Code, value: ast.expr, name: str, names: int) -> bool:
     scope = code.function(value) if isinstance(value, ast.Name) else code.owner(value)
     stores = [one for one in of_kind(scope or code.tree, ast.stmt) if name in map(dotted, targets(one))]
     added = [one for one in stores if isinstance(one, ast.AugAssign) and isinstance(one.op, ast.Add)]
-    if any(isinstance(parent, (ast.If, ast.Try)) for one in added for parent in _within_loop(code, one)):
-        return False
+    if added:
+        return not any(_is_conditional(code, one) for one in added)
     given = [one.value for one in stores if isinstance(one, ast.Assign)]
-    return bool(added) or (bool(given) and all(_counts(code, one, names - 1) for one in given))
+    return bool(given) and all(_counts(code, one, names - 1) for one in given)
+
+
+def _is_conditional(code: Code, node: ast.AST) -> bool:
+    """Return whether something need not be run in each round of the loop around it."""
+    return any(isinstance(parent, (ast.If, ast.Try)) for parent in _within_loop(code, node))
 
 
 def _within_loop(code: Code, node: ast.AST) -> Iterator[ast.AST]:
