@@ -602,11 +602,8 @@ def stored_pairs(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.
 def _bindings(node: ast.AST) -> Iterator[tuple[str, str | ast.expr | None]]:
     """Yield what a node binds, by name: the dotted path of an import, the value of an assignment, None otherwise."""
     match node:
-        case ast.Import(names=names):
-            yield from map(_imported, names)
-        case ast.ImportFrom(module=module, names=names, level=level):
-            library = f"{'.' * level}{module or ''}"
-            yield from ((alias.asname or alias.name, f"{library}.{alias.name}") for alias in names)
+        case ast.Import() | ast.ImportFrom():
+            yield from _imported(node)
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name) | ast.arg(arg=name):
             yield name, None
         case ast.With(items=items) | ast.AsyncWith(items=items):
@@ -622,10 +619,16 @@ def _bindings(node: ast.AST) -> Iterator[tuple[str, str | ast.expr | None]]:
             yield from ((dotted(target) or "", None) for target in targets(node))
 
 
-def _imported(alias: ast.alias) -> tuple[str, str]:
-    """Return the name that `import a.b` or `import a.b as c` binds, and to what."""
-    first = alias.name.partition(".")[0]
-    return (alias.asname, alias.name) if alias.asname is not None else (first, first)
+def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:
+    """Yield the names that an import binds, and to what: `import a.b` binds `a`, `import a.b as c` another name."""
+    for alias in node.names:
+        if isinstance(node, ast.ImportFrom):
+            yield alias.asname or alias.name, f"{'.' * node.level}{node.module or ''}.{alias.name}"
+        elif alias.asname is not None:
+            yield alias.asname, alias.name
+        else:
+            first = alias.name.partition(".")[0]
+            yield first, first
 
 
 def _are_simple(lines: Sequence[str]) -> bool:

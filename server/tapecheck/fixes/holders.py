@@ -227,12 +227,8 @@ class _Holders:
             case ast.Return():
                 # Who called gets it: whether that keeps it is asked where the call stands.
                 return self._code.function(outer) is self._scope
-            case ast.Subscript(slice=index, ctx=context) if index is value:
-                # A dict keeps its keys, and so may an object.
-                kept = isinstance(context, ast.Store) or has_items(self._context.report)
-                return self._is_native(outer) or not kept
-            case ast.Subscript(ctx=context):
-                return isinstance(context, ast.Store) or self._only_reads(outer)
+            case ast.Subscript():
+                return self._item_only_reads(outer, value)
             case ast.Attribute():
                 return self._attribute_only_reads(outer)
             case ast.keyword() | ast.Starred():
@@ -240,6 +236,14 @@ class _Holders:
         if isinstance(outer, ast.Call):
             return self._call_only_reads(outer, value)
         return isinstance(outer, ast.Assign) and outer is self._statement and isinstance(value, ast.Call)
+
+    def _item_only_reads(self, item: ast.Subscript, value: ast.expr) -> bool:
+        """Return whether an item is neither a view of a value nor kept under it."""
+        stored = isinstance(item.ctx, ast.Store)
+        if item.slice is not value:
+            return stored or self._only_reads(item)
+        # A dict keeps its keys, and so may an object.
+        return self._is_native(item) or not (stored or has_items(self._context.report))
 
     def _call_only_reads(self, call: ast.Call, value: ast.expr) -> bool:
         """Return whether a call, and what it gives is used for, only computes with one of its arguments."""

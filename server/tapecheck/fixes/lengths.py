@@ -51,15 +51,17 @@ def _is_chosen(code: Code, values: ast.expr, names: int) -> bool:
         parts = [values.func.value] if isinstance(values.func, ast.Attribute) else values.args
         return any(_is_chosen(code, one, names) for one in parts)
     name = dotted(values)
-    if name is None or names == 0:
-        return False
-    home = code.statement(values)
+    return name is not None and names > 0 and _is_filled_by_choice(code, name, code.statement(values), names - 1)
+
+
+def _is_filled_by_choice(code: Code, name: str, home: ast.stmt | None, names: int) -> bool:
+    """Return whether all that fills what a statement reads by a name does so on a condition, or with chosen values."""
     fills = _fills(code, name)
     places = [node for node, _ in fills]
     return bool(fills) and all(
         (home is not None and _on_condition(code, node, home, places))
-        or (given is not None and _is_chosen(code, given, names - 1))
-        or any(_is_chosen(code, loop.iter, names - 1) for loop in code.loops(node) if isinstance(loop, ast.For))
+        or (given is not None and _is_chosen(code, given, names))
+        or any(_is_chosen(code, loop.iter, names) for loop in code.loops(node) if isinstance(loop, ast.For))
         for node, given in fills
     )
 

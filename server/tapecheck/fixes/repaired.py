@@ -45,8 +45,13 @@ def unrepaired(
     raising = [one for one in gone if one.code in RAISING]
     if len(raising) < len(gone) and _trains_more(was, now, lines):
         gone = raising
-    met = {(at.file, at.line) for tape in now for event in tape.events for at in _places(event)} if raising else set()
+    met = _lines_met(now) if raising else set()
     return [one for one in gone if one.code not in RAISING or met.isdisjoint(_moved(one, lines))]
+
+
+def _lines_met(tapes: Sequence[Tape]) -> set[tuple[str, int]]:
+    """Return the lines, by file, that ran or led to what ran."""
+    return {(at.file, at.line) for tape in tapes for event in tape.events for at in _places(event)}
 
 
 def caused(before: Sequence[Finding], after: Sequence[Finding], lines: MovedLines) -> Finding | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
 
 from tapecheck.fixes.candidate import Context
 from tapecheck.fixes.code import Code, dotted, targets, walk
@@ -27,9 +28,9 @@ def only_torch_reads(context: Context, spans: Iterable[Span], *, shown: bool) ->
         return False
     refusing = refuses_graphs(context)
     native = {place for one in context.events(Node) for place in frames(one.at)}
-    inside = {part for spot in spots for part in of_kind(spot, ast.expr)}
-    for function in {id(one): one for one in map(code.function, spots)}.values():
-        nodes = [node for node in walk(function) if node is not function]
+    inside = set(chain.from_iterable(of_kind(spot, ast.expr) for spot in spots))
+    for function in dict.fromkeys(map(code.function, spots)):
+        _, *nodes = walk(function)
         holds = Holding(inside, nodes)
         if refusing and any(_leaves(node, holds) for node in nodes):
             return False

@@ -185,13 +185,18 @@ class Verifier:
         if lost:
             lacking = f"{'1 parameter gets' if lost == 1 else f'{lost} parameters get'} no gradient any more"
             return Fix(f"{title}; {lacking}", "unsafe", edits, f"{effect} {lacking}.", lost)
-        if candidate.safe and self.finding.code in _SHOWN_LATER and self._is_imported_for(edits):
-            checks = [*checks, "Check who imports this function: what it returns may lead to no gradient any more."]
-        if candidate.safe and self.finding.code in _CUTTING and (others := self._trained_by_others(files)):
-            checks = [*checks, f"Check that no other program learns through what changes in {join(others)}."]
-        safe = candidate.safe and not names and not checks and not candidate.doubt
-        effect = " ".join((effect, *checks)) if candidate.safe else effect
-        return Fix(title, "safe" if safe else "unsafe", edits, effect, wasted=wasted)
+        if not candidate.safe:
+            return Fix(title, "unsafe", edits, effect, wasted=wasted)
+        checks = [*checks, *self._to_check_outside(edits, files)]
+        safe = not names and not checks and not candidate.doubt
+        return Fix(title, "safe" if safe else "unsafe", edits, " ".join((effect, *checks)), wasted=wasted)
+
+    def _to_check_outside(self, edits: tuple[Edit, ...], files: Collection[str]) -> Iterator[str]:
+        """Yield what to check in other programs, which may learn through what the edits change in some files."""
+        if self.finding.code in _SHOWN_LATER and self._is_imported_for(edits):
+            yield "Check who imports this function: what it returns may lead to no gradient any more."
+        if self.finding.code in _CUTTING and (others := self._trained_by_others(files)):
+            yield f"Check that no other program learns through what changes in {join(others)}."
 
     def _trained_by_others(self, files: Collection[str]) -> list[str]:
         """Return the names of those edited files that a program other than this one imports, and may learn through."""
@@ -337,10 +342,12 @@ class Verifier:
         spans = cuts if term else [fresh.span, *cuts]
         if not spans or any(map(lines.wrote, spans)):
             return False
-        told = [self.finding.span, *(label.span for label in self.finding.labels)]
-        return fresh.code != NeedlessRetainGraph.code or not any(
-            fresh.span.file == span.file and fresh.span.line in lines.lines(span) for span in told
-        )
+        return fresh.code != NeedlessRetainGraph.code or not self._tells_of(fresh.span, lines)
+
+    def _tells_of(self, span: Span, lines: MovedLines) -> bool:
+        """Return whether a place of the edited program is one that the finding names."""
+        told = (self.finding.span, *(label.span for label in self.finding.labels))
+        return any(span.file == one.file and span.line in lines.lines(one) for one in told)
 
     def _shown_without(self, fresh: Finding, after: Report) -> bool:
         """Return whether a finding shows in the ways alone that were run before and did not come to the exception."""

@@ -185,8 +185,7 @@ class Gradients:
         """
         found: dict[int, list[Moment]] = {}
         used: dict[int, set[int]] = {}
-        events = ((at, event) for at, event in self.reading.gradient_events if isinstance(event, GradientRead))
-        reads = grouped((event.of, (position, event.at)) for position, event in events if event.kind == "other")
+        reads = self._other_reads()
         for position, change in self.reading.changes if reads else ():
             leaf = change.leaf
             if leaf is None or not _steps_by_hand(change):
@@ -198,6 +197,11 @@ class Gradients:
                 step = Moment(position, "stepped", change.at, "yes", None, Step(change.at, 0))
                 found.setdefault(leaf, []).append(step)
         return {leaf: steps for leaf, steps in found.items() if {n for n, _ in reads[leaf]} == used[leaf]}
+
+    def _other_reads(self) -> dict[int, list[tuple[int, Site]]]:
+        """Return when and where the program itself reads the gradient of each leaf."""
+        events = ((at, event) for at, event in self.reading.gradient_events if isinstance(event, GradientRead))
+        return grouped((event.of, (position, event.at)) for position, event in events if event.kind == "other")
 
     def moments(self, leaf: int) -> Sequence[Moment]:
         """Return what happens to the gradient of a leaf, in order."""

@@ -12,7 +12,7 @@ graph that it copies into a bucket. A reentrant checkpoint runs a backward of it
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -151,9 +151,13 @@ class Reductions:
         self._runs_all = ended and self._ran_out
         """Whether every forward was run to its end: a loop over layers may be left early, and its layers are used."""
         if any(isinstance(event, Wrapper) for _, event in reading.wrappers):
-            for moment in _moments(reading):
-                if not self._over:
-                    self._take(moment[0], moment[1])
+            self._go_through()
+
+    def _go_through(self) -> None:
+        for position, moment in _moments(self.reading):
+            if self._over:
+                break
+            self._take(position, moment)
         # Where some steps find reduced gradients, those between may be left to find none.
         self.unreduced = [each for each in self.unreduced if self._synced.isdisjoint(each.leaves)]
 
@@ -233,9 +237,7 @@ class Reductions:
         zeros = self.reading.ledger.given_zeros(run.executed)
         certain = {*run.surely, *(number for number, fact in zeros.items() if fact == "yes")}
         for reducer in self._reducers.values():
-            reached = reducer.leaves & (run.executed.keys() | zeros.keys())
-            if run.backward.inputs is not None:
-                reached &= set(run.backward.inputs)
+            reached = _asked_of(run, reducer.leaves & (run.executed.keys() | zeros.keys()))
             if not reached:
                 continue
             if not run.backward.accumulates:
@@ -277,15 +279,10 @@ class Reductions:
             return False
         walked = once_each(checkpoints_walked(self.reading, run))
         checkpoints = [node for node in walked if certain.intersection(inside(self.reading, node))]
-        twice, late = set(certain & reducer.ready), set[int]()
-        if not twice and checkpoints:
-            order = self._order(reducer, run, checkpoints, certain)
-            twice, late = order.twice, order.late
-        if late:
-            reducer.late = late
+        twice = self._ready_already(reducer, run, checkpoints, certain)
         if not twice:
             return False
-        among = [node for node in checkpoints if twice.intersection(inside(self.reading, node))]
+        among = [node for node in checkpoints if not twice.isdisjoint(inside(self.reading, node))]
         cause: Again = "checkpoint" if among else "again" if reducer.walked else "unused"
         earlier = reducer.last if cause == "again" else None
         self._over = True
@@ -294,6 +291,16 @@ class Reductions:
             return True
         self.twice.append(Twice(wrapper, run, sorted(twice), cause, earlier, among))
         return True
+
+    def _ready_already(self, reducer: _Reducer, run: Run, checkpoints: list[Node], certain: frozenset[int]) -> Set[int]:
+        """Return the parameters whose gradients are ready when a backward comes to them; note those it is late for."""
+        twice = certain & reducer.ready
+        if twice or not checkpoints:
+            return twice
+        order = self._order(reducer, run, checkpoints, certain)
+        if order.late:
+            reducer.late = order.late
+        return order.twice
 
     def _order(self, reducer: _Reducer, run: Run, checkpoints: list[Node], certain: frozenset[int]) -> Order:
         """Go through a backward with reentrant checkpoints."""
@@ -378,6 +385,11 @@ class Reductions:
             for local in self._local.get(leaf, ()) if leaf not in self._unseen else ():
                 found.setdefault(local.run.position, Unreduced(local, step)).leaves.append(leaf)
         self.unreduced += found.values()
+
+
+def _asked_of(run: Run, leaves: frozenset[int]) -> frozenset[int]:
+    """Return the leaves that a backward gives a gradient, of those that it comes to."""
+    return leaves if run.backward.inputs is None else leaves.intersection(run.backward.inputs)
 
 
 def wrapped_here(wrapper: Wrapper) -> str:

@@ -87,13 +87,7 @@ class Order:
         known = self.reading.ledger.nodes
         within = {node.id: node for node in self.checkpoints if node.id in reached}
         nodes = sorted((number for number in reached if number in known), reverse=True)
-        first_use = {
-            leaf: number for number in nodes for leaf in known[number].inputs[known[number].recomputes :]
-            if leaf in self.leaves and leaf in reached
-        }  # fmt: skip
-        used_first: dict[int, list[int]] = {}
-        for leaf, number in first_use.items():
-            used_first.setdefault(number, []).append(leaf)
+        used_first = self._used_first(nodes, reached)
         for number in nodes:
             if number in within and not self._over:
                 self._backward(inside(self.reading, within[number]))
@@ -105,6 +99,18 @@ class Order:
             self.averaged = True
         elif self.leaves <= self.ready | self.maybe:
             self.unsure = True
+
+    def _used_first(self, nodes: Iterable[int], reached: frozenset[int]) -> dict[int, list[int]]:
+        """Return the leaves that get their gradient from each of some nodes, which come in the order of a backward."""
+        known = self.reading.ledger.nodes
+        first_use = {
+            leaf: number for number in nodes for leaf in known[number].inputs[known[number].recomputes :]
+            if leaf in self.leaves and leaf in reached
+        }  # fmt: skip
+        used_first: dict[int, list[int]] = {}
+        for leaf, number in first_use.items():
+            used_first.setdefault(number, []).append(leaf)
+        return used_first
 
     def _give(self, leaf: int, sure: bool) -> None:
         """Give a parameter its gradient."""

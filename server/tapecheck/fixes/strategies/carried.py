@@ -134,9 +134,8 @@ def detach_constant(context: Context) -> Iterator[Candidate]:
             continue
         if any(_stored_in_loop(code, collision, carrier) for carrier in found):
             continue
-        made = (_where_made(context, collision, carrier, "tensor") for carrier in found)
-        places = [place for place in made if place is not None]
-        if len(places) < len(found):
+        places = _all_placed(context, collision, found, _where_made, "tensor")
+        if not places:
             continue
         untrained = collision.trains_none_of(collision.leaves(sources))
         many = len(places) > 1
@@ -150,6 +149,14 @@ def detach_constant(context: Context) -> Iterator[Candidate]:
             group="constant",
             doubt=doubt_of_detaching(context),
         )
+
+
+def _all_placed(
+    context: Context, collision: Collision, group: list[Carrier], place: Placing, shape: str
+) -> list[_Place]:
+    """Return where each of some values is detached, nothing where one of them cannot be."""
+    found = [one for carrier in group if (one := place(context, collision, carrier, shape)) is not None]
+    return found if len(found) == len(group) else []
 
 
 def _sources(group: list[Carrier]) -> set[int]:
@@ -195,15 +202,14 @@ def _learned_elsewhere(context: Context, collision: Collision, carrier: Carrier)
 def _everywhere(
     context: Context, collision: Collision, group: list[Carrier], place: Placing, narrow: bool
 ) -> Iterator[Candidate]:
-    own = {backward.at.span: backward for backward in (collision.second, collision.first) if backward is not None}
-    dropped = [change for backward in own.values() for change in context.drop_retain(backward)]
+    dropped = _retaining(context, collision)
     doubt, sources = doubt_of_detaching(context), _sources(group)
     untrained = collision.trains_none_of(collision.leaves(sources))
     if not untrained and not all(collision.learned_in_between(carrier) for carrier in group):
         return
     for shape in _shapes(context, group):
-        placed = [found for carrier in group if (found := place(context, collision, carrier, shape)) is not None]
-        if len(placed) < len(group) or any(found.narrow for found in placed) != narrow:
+        placed = _all_placed(context, collision, group, place, shape)
+        if not placed or any(found.narrow for found in placed) != narrow:
             continue
         changes = [change for found in placed for change in found.changes]
         where = placed[0].where
@@ -216,6 +222,12 @@ def _everywhere(
         title = f"Detach {_listed(group)} {where.replace('it is', 'they are') if len(group) > 1 else where}"
         candidate = Candidate(f"{title}: {meaning}", effect, changes, safe, between, fallback=narrow, doubt=doubt)
         yield from and_dropping(candidate, dropped, f"{title} and drop `retain_graph=True`: {meaning}")
+
+
+def _retaining(context: Context, collision: Collision) -> list[Change]:
+    """Return the edits that take `retain_graph` from the backwards of a collision."""
+    own = {backward.at.span: backward for backward in (collision.second, collision.first) if backward is not None}
+    return [change for backward in own.values() for change in context.drop_retain(backward)]
 
 
 class _Way(NamedTuple):

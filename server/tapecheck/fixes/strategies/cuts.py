@@ -66,10 +66,15 @@ def remove_cut(context: Context) -> Iterator[Candidate]:
     # What is never trained for want of several ways is trained by any of them; a root without a graph may want all.
     yield from (*together, *alone) if raises else (*alone, *together)
     if len(cuts) == len(all_cuts(context)):
-        places = [(label.span, f"cut {label.span.line}") for label in context.labels("cut")]
-        for span, group in places if cuts else [*places, (context.finding.span, "")]:
+        for span, group in _told_places(context, cuts):
             for way in _ways_at(code, span):
                 yield Candidate(f"Take the cut on line {span.line} out", effect, way, safe, group)
+
+
+def _told_places(context: Context, cuts: list[Cut]) -> list[tuple[Span, str]]:
+    """Return the places of the cuts that the finding names, with the group of their fixes, else its own."""
+    places = [(label.span, f"cut {label.span.line}") for label in context.labels("cut")]
+    return places if cuts else [*places, (context.finding.span, "")]
 
 
 def _kept_computing(context: Context, cuts: list[Cut], choices: list[list[list[Change]]]) -> bool:

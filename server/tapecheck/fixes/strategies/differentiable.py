@@ -138,10 +138,7 @@ def _stay(stay: _Stay, code: Code, function: Function, spots: list[ast.expr], pl
 
     What comes after the place of the finding and stores nothing (`print(loss.item())`) is not on that way.
     """
-    nodes = sorted(
-        (node for node in walk(function) if isinstance(node, (ast.stmt, ast.expr)) and node is not function),
-        key=lambda node: (node.lineno, node.col_offset),
-    )
+    nodes = _in_order(function)
     imported = code.imported()
     parts = (node for spot in spots for node in of_kind(spot, ast.expr))
     carries = Holding({node for node in parts if root_name(node) not in imported}, nodes)
@@ -167,22 +164,32 @@ def _makes_leaf(statement: ast.stmt) -> bool:
     return method_called(expression_of(statement)) == "requires_grad_"
 
 
+def _in_order(function: Function) -> list[ast.stmt | ast.expr]:
+    """Return the statements and expressions of a function in the order of the text."""
+    _, *parts = walk(function)
+    nodes = (part for part in parts if isinstance(part, (ast.stmt, ast.expr)))
+    return sorted(nodes, key=lambda node: (node.lineno, node.col_offset))
+
+
 def _take_out(code: Code, node: ast.Call | ast.Attribute, carries: Holding) -> list[Change] | None:
     """Return the changes that take one conversion out, none where it is no conversion; None where that cannot be
     done.
     """
     if isinstance(node, ast.Attribute):
         return [_without_suffix(code, node, node)] if node.attr == "data" and carries(node.value) else []
-    called = dotted(node.func) or ""
-    owner, _, last = called.rpartition(".")
     if isinstance(node.func, ast.Attribute) and carries(node.func.value):
         if node.func.attr in ("std", "var"):
             # NumPy divides by n where torch divides by n - 1.
             return None
         leaves = node.func.attr in _LEAVING or node.func.attr == "requires_grad_"
         return [_without_suffix(code, node, node.func)] if leaves else []
-    if not any(map(carries, given_to(node))):
-        return []
+    return _take_function_out(code, node, carries) if any(map(carries, given_to(node))) else []
+
+
+def _take_function_out(code: Code, node: ast.Call, carries: Holding) -> list[Change] | None:
+    """Return the changes that take out a function which converts what it is given: `np.array(x)`, `np.exp(x)`."""
+    called = dotted(node.func) or ""
+    owner, _, last = called.rpartition(".")
     if owner in ("np", "numpy") and last not in ("array", "asarray"):
         return _in_torch(code, node, last, carries) if last in _SAME_IN_TORCH else None
     value = written_argument(node, 0)

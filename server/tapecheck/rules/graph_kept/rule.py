@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from tapecheck.rules.finding import Finding, Label, Severity
@@ -146,17 +146,22 @@ def _excused(
     if not wanted:
         return set(), set()
     excused = _told_by_failures(readings, wanted)
-    excused |= {
-        _place(held)
-        for reading in readings
-        for held in reading.held
-        if _place(held) in wanted - excused and (_backwarded_later(reading, held) or _begun_anew(reading, held))
-    }
+    excused |= _for_later(readings, wanted - excused)
     learned = _learned_through({place[3] for place in wanted - excused}, readings)
     excused |= {place for place in wanted if place[3] in learned}
     emptied = {place: _emptied(place, grown) for place in wanted - excused}
     excused |= {place for place, fact in emptied.items() if fact == "yes"}
     return excused, {place for place, fact in emptied.items() if fact == "may"}
+
+
+def _for_later(readings: Sequence[Reading], places: set[_Place]) -> set[_Place]:
+    """Return those of some holders that keep what a later backward or another round of the program is for."""
+    return {
+        _place(held)
+        for reading in readings
+        for held in reading.held
+        if _place(held) in places and (_backwarded_later(reading, held) or _begun_anew(reading, held))
+    }
 
 
 def _learned_through(loops: set[Span], readings: Sequence[Reading]) -> set[Span]:
@@ -626,22 +631,23 @@ def _backwarded_later(reading: Reading, held: Held) -> bool:
     That is so where a backward runs through it and the holder then lets it go, where it is used as a constant
     in a later loss, and where it is handed to somebody who may still call backward.
     """
-    loop = held.loop
     indexes = sorted(held.nodes)
     # Long loops are judged by their beginning and their end.
     chosen = sorted({*indexes[:_SAMPLES], *indexes[-_SAMPLES:]})
     reached = {index: reading.below(held.nodes[index]) for index in chosen}
-    for index in chosen:
-        old = {node for node in reached[index] if 0 < reading.iteration_of(node, loop) <= index}
-        later = [run for run in reading.runs if run.position > held.positions[index]]
-        walking = [run for run in later if _walked_and_let_go(reading, held, run, old, reached)]
-        if walking and not _aimed_at(reading, held, reached[index]):
-            return True
-        if any(_asks_for_a_leaf(reading, run, reached[index]) for run in walking):
-            return True
-        if all(reading.ledger.is_freed(node) == "no" for node in old) and _handed_on(reading, held, index, old):
-            return True
-    return False
+    return any(_is_for_later(reading, held, index, reached) for index in chosen)
+
+
+def _is_for_later(reading: Reading, held: Held, index: int, reached: Mapping[int, Set[int]]) -> bool:
+    """Return whether what one iteration held is there for a later backward."""
+    old = {node for node in reached[index] if 0 < reading.iteration_of(node, held.loop) <= index}
+    later = [run for run in reading.runs if run.position > held.positions[index]]
+    walking = [run for run in later if _walked_and_let_go(reading, held, run, old, reached)]
+    if walking and not _aimed_at(reading, held, reached[index]):
+        return True
+    if any(_asks_for_a_leaf(reading, run, reached[index]) for run in walking):
+        return True
+    return all(reading.ledger.is_freed(node) == "no" for node in old) and _handed_on(reading, held, index, old)
 
 
 def _handed_on(reading: Reading, held: Held, index: int, old: set[int]) -> bool:

@@ -19,11 +19,11 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
     if loop is not None and is_statement(story, loop):
         # Another loop around the same line may be one whose iterations share nothing.
         numbers = {number for number in numbers if story.is_loop(number, loop)}
-        runs = [item for item in runs if any(number in numbers for number, _ in item.at.iteration)]
+        runs = [item for item in runs if not numbers.isdisjoint(dict(item.at.iteration))]
     growth = _growth(story, runs, numbers) or _window(story, finding, numbers)
-    if not runs and growth is None and not story.count(finding.span):
-        return not_reached(story, finding)
-    return growth or (_no_growth(story, finding, runs) if runs else None)
+    if growth is not None or runs:
+        return growth or _no_growth(story, finding, runs)
+    return None if story.count(finding.span) else not_reached(story, finding)
 
 
 def _no_growth(story: Story, finding: Finding, runs: Sequence[Run]) -> Evidence | None:

@@ -8,7 +8,7 @@ from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.reading import Reading
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import called_from, headline, quoted
-from tapecheck.tape import InPlace
+from tapecheck.tape import InPlace, Span
 
 
 class LeafInplace(Rule):
@@ -32,8 +32,7 @@ class LeafInplace(Rule):
         home = change.at.span
         leaf = reading.ledger.leaves.get(change.leaf) if change.leaf is not None else None
         name = (leaf.name if leaf is not None else "") or change.name
-        here = [[other for _, other in far.changes if other.at.span == home] for far in readings]
-        certain = change.bumps == "yes" and all(any(map(_of_leaf, changes)) for changes in here if changes)
+        certain = change.bumps == "yes" and _always_of_leaf(readings, home)
         on_view = change.on_view and (leaf is None or change.name != leaf.name)
         labels = []
         if leaf is not None and leaf.at.span != home:
@@ -58,6 +57,12 @@ def _help(change: InPlace, name: str) -> str:
         "leave out `differentiable=True`, or give the optimizer copies with a graph (`w.clone()`): it records its own "
         "step, under `torch.no_grad()` as well"
     )
+
+
+def _always_of_leaf(readings: Sequence[Reading], place: Span) -> bool:
+    """Return whether each way that changes something at a place changes such a leaf there."""
+    here = [[change for _, change in reading.changes if change.at.span == place] for reading in readings]
+    return all(any(map(_of_leaf, changes)) for changes in here if changes)
 
 
 def _of_leaf(change: InPlace) -> bool:

@@ -28,6 +28,13 @@ class Pass:
     evaluated: bool = True
     now_and_then: bool = False
 
+    def add(self, node: Node, *, evaluated: bool) -> None:
+        """Add a node that it builds; `evaluated` says that this is done with a model that evaluates."""
+        self.nodes.append(node.id)
+        self.evaluated = self.evaluated and evaluated
+        if self.node is None and runs_layer(self.reading, node):
+            self.node = node
+
 
 class Passes:
     """What is built under each call in the iterations of one loop, over all the paths that run it."""
@@ -73,10 +80,7 @@ class Passes:
                     built.setdefault(path[:depth], set()).add(iteration_in(node.at, loop))
                     known = self._found.setdefault(path[:depth], Pass(reading, loop, path[:depth]))
                     if known.loop is loop:
-                        known.nodes.append(number)
-                        known.evaluated = known.evaluated and number in evaluating
-                        known.node = known.node or (node if runs_layer(reading, node) else None)
-
+                        known.add(node, evaluated=number in evaluating)
         for path, iterations in built.items():
             known = self._found[path]
             known.now_and_then = known.now_and_then or not trained <= iterations

@@ -45,6 +45,11 @@ class NeedlessRetainGraph(Rule):
         )  # fmt: skip
 
 
+def _in_chains(reading: Reading) -> set[Span]:
+    """Return the places of the backwards that walk a growing chain."""
+    return {run.at.span for chain in reading.growing_chains for run in chain.runs}
+
+
 class _Calls:
     """The places of retaining calls, and whether any of them is `needed`."""
 
@@ -57,7 +62,7 @@ class _Calls:
 
     def add(self, reading: Reading) -> None:
         """Note what one tape shows of them."""
-        chains = {run.at.span for chain in reading.growing_chains for run in chain.runs}
+        chains = _in_chains(reading)
         whole = reading.complete or reading.tape.left_over
         retains = [run for run in reading.runs if run.backward.retain_argument in ("yes", "may")]
         self.elsewhere |= {run.at.span for run in retains if run.backward.retain_span is None}

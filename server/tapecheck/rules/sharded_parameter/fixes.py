@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from tapecheck.fixes.candidate import Candidate, Context, Strategy, offered
 from tapecheck.fixes.code import Code
@@ -33,20 +33,26 @@ def register(context: Context) -> Iterator[Candidate]:
     func = next((each for each in _methods(context) if each.attr != "forward" and code.owner(each) is None), None)
     if built is None or func is None or not built.args or code.loops(built):
         return
-    statement, defined = code.statement(built), _defined(context)
+    statement = code.statement(built)
     model = _name_of(code, built, statement)
-    receiver = code.segment(func.value)
-    called = (node.func for node in of_kind(code.function(func), ast.Call) if isinstance(node.func, ast.Attribute))
-    names = [each.attr for each in called if code.segment(each.value) == receiver and each.attr in defined]
+    names = _called_beside(code, func, _defined(context))
     if statement is None or not model or func.attr not in names:
         return
     register, changes = _imported(code)
-    lines = [f'{register}({model}, "{name}")' for name in dict.fromkeys(names)]
+    lines = [f'{register}({model}, "{name}")' for name in names]
     effect = "A call of it gathers the parameters, as one of the model does."
     yield from offered(
         f"Register `{func.attr}` as a forward of the sharded model", effect,
         code.insert_after(statement, lines), *changes, safe=context.stops,
     )  # fmt: skip
+
+
+def _called_beside(code: Code, func: ast.Attribute, defined: Container[str]) -> list[str]:
+    """Return which defined methods a function calls of the object of whose method it calls `func`."""
+    receiver = code.segment(func.value)
+    called = (node.func for node in of_kind(code.function(func), ast.Call) if isinstance(node.func, ast.Attribute))
+    names = (each.attr for each in called if code.segment(each.value) == receiver and each.attr in defined)
+    return list(dict.fromkeys(names))
 
 
 def _methods(context: Context) -> Iterator[ast.Attribute]:

@@ -125,17 +125,24 @@ def _doubles(reading: Reading, wrappers: dict[int, Wrapper]) -> Iterator[_Refusa
     """Yield a backward through gradients that an earlier one took with a graph, and gave the weights back after."""
     for first in (run for run in reading.runs if run.backward.create == "yes" and run.problem is None):
         walked = _layers(reading, first, wrappers)
-        built = _gradients(reading, first)
-        given = {source for number in built for source in reading.sources(number)} - first.executed.keys() - built
-        later = (run for run in reading.runs if run.position > first.position and built & set(run.surely))
-        # The backward of a single layer multiplies by its weight again for the gradient that it was given.
-        needs = len(walked) > 1 or (walked and given)
-        if needs and (run := next(later, None)) is not None:
+        again = _through_gradients(reading, first, single=len(walked) == 1) if walked else None
+        if again is not None:
             node = reading.ledger.nodes[walked[0]]
             wrapper = next(wrappers[leaf] for leaf in node.inputs if leaf in wrappers)
             label = (first.at.span, "the gradient is taken here with `create_graph=True`")
-            yield _Refusal(run.at, "double", "", wrapper, label)
+            yield _Refusal(again.at, "double", "", wrapper, label)
             return
+
+
+def _through_gradients(reading: Reading, first: Run, *, single: bool) -> Run | None:
+    """Return the first backward through the graph of the gradients of another one that reads the weights again."""
+    built = _gradients(reading, first)
+    given = {source for number in built for source in reading.sources(number)} - first.executed.keys() - built
+    if single and not given:
+        # The backward of a single layer multiplies by its weight again for the gradient that it was given.
+        return None
+    later = (run for run in reading.runs if run.position > first.position and built & set(run.surely))
+    return next(later, None)
 
 
 def _gradients(reading: Reading, run: Run) -> set[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tapecheck.rules.finding import Finding, Label
@@ -166,6 +166,10 @@ class _Story:
         return self.used[0], self.again[0]
 
 
+def _first_cleared(moments: Iterable[Moment]) -> Site | None:
+    return next((moment.at for moment in moments if moment.kind == "cleared"), None)
+
+
 def _stale(reading: Reading) -> dict[Span, _Story | None]:
     """Return the backward calls of a tape that come after a step: those that are stale, and with None those that ran on
     cleared gradients.
@@ -182,10 +186,8 @@ def _stale(reading: Reading) -> dict[Span, _Story | None]:
         for place, use in _uses(reading, seen, whole=len(seen) == len(moments)):
             story = found.setdefault(place, None)
             if use is not None:
-                cleared = next((moment.at for moment in moments if moment.kind == "cleared"), None)
-                story = story or _Story(reading, *use, cleared)
+                story = found[place] = story or _Story(reading, *use, _first_cleared(moments))
                 story.leaves.add(leaf)
-                found[place] = story
     return found
 
 

@@ -148,16 +148,21 @@ def _modules_out_of_place(context: Context, change: InPlace) -> Iterator[Candida
     calls = [node for node in of_kind(code.tree, ast.Call) if _is_true(node)]
     owner = code.statement_at(change.at.span)
     scope = code.owner(owner) if owner is not None else None
-    near = [call for call in calls if scope is not None and code.inside(call, scope)]
+    near = [call for call in calls if code.inside(call, scope)] if scope is not None else []
     groups = [[call] for call in near] if len(near) < 4 else []
-    for group in [*groups, near, calls]:
-        removed = [remove_argument(code, call, "inplace", _inplace_position(call)) for call in group]
-        dropped = [found for found in removed if found is not None]
-        if not group or len(dropped) < len(removed):
-            continue
-        lines = ", ".join(dict.fromkeys(str(call.lineno) for call in group))
-        alone = len(group) == 1 and _called_once(code, group[0]) and _given_alone(context, change)
-        yield _new_tensor(context, f"Drop `inplace=True` (line {lines})", dropped, alone)
+    for group in filter(None, [*groups, near, calls]):
+        dropped = _without_inplace(code, group)
+        if dropped:
+            lines = ", ".join(dict.fromkeys(str(call.lineno) for call in group))
+            alone = len(group) == 1 and _called_once(code, group[0]) and _given_alone(context, change)
+            yield _new_tensor(context, f"Drop `inplace=True` (line {lines})", dropped, alone)
+
+
+def _without_inplace(code: Code, calls: list[ast.Call]) -> list[Change]:
+    """Return the edits that take `inplace=True` from calls, none where one of them cannot do without."""
+    removed = [remove_argument(code, call, "inplace", _inplace_position(call)) for call in calls]
+    dropped = [found for found in removed if found is not None]
+    return dropped if len(dropped) == len(calls) else []
 
 
 def _called_once(code: Code, made: ast.Call) -> bool:
@@ -198,14 +203,7 @@ def clone_saved(context: Context) -> Iterator[Candidate]:
         names = {problem.saved.name, change.name}
         if problem.saved.of is not None:
             names |= collision.names(problem.saved.of)
-        changed = code.statement_at(change.at.span)
-        # What is named as the changed tensor is likelier than any other operand.
-        roots = {name.split(".")[0].split("[")[0] for name in names if name}
-        roots |= {root_name(one) or "" for one in targets(changed)} if changed is not None else set()
-        expressions = (one for one in map(code.expression_at, frames(problem.node.at)) if one is not None)
-        operands = (_operands_of(code, expression) for expression in expressions)
-        likeliest = sorted(next(filter(None, operands), []), key=lambda read: root_name(read) not in roots)
-        for read in likeliest[:3]:
+        for read in _likeliest_operands(code, problem.node, change, names)[:3]:
             for copied in appended(code, read, ".clone()"):
                 yield Candidate(
                     f"Let the op on line {read.lineno} work on a copy: `{code.segment(read)}.clone()`",
@@ -213,6 +211,16 @@ def clone_saved(context: Context) -> Iterator[Candidate]:
                     # A tensor without a graph has a copy without one: there is no node to see.
                     acts=names.isdisjoint((dotted(read), last_part(read))),
                 )  # fmt: skip
+
+
+def _likeliest_operands(code: Code, node: Node, change: InPlace, names: set[str]) -> list[ast.expr]:
+    """Return what an op reads, first what is named as the changed tensor: that is likelier than any other operand."""
+    changed = code.statement_at(change.at.span)
+    roots = {name.split(".")[0].split("[")[0] for name in names if name}
+    roots |= {root_name(one) or "" for one in targets(changed)} if changed is not None else set()
+    expressions = (one for one in map(code.expression_at, frames(node.at)) if one is not None)
+    operands = (_operands_of(code, expression) for expression in expressions)
+    return sorted(next(filter(None, operands), []), key=lambda read: root_name(read) not in roots)
 
 
 def _operands_of(code: Code, expression: ast.expr) -> list[ast.expr]:
@@ -234,11 +242,7 @@ def step_later(context: Context) -> Iterator[Candidate]:
         change = collision.change
         if change is None or change.optimizer is None:
             continue
-        for step in code.statements(change.at):
-            last = _second_end(code, collision, step) if isinstance(step, ast.Expr) else None
-            moved = _put_behind(code, step, last) if last is not None and last is not step else []
-            if last is None or not moved:
-                continue
+        for step, last, moved in itertools.islice(_steps_put_behind(code, collision, change), 1):
             same = _no_gradient_meanwhile(collision, change.optimizer)
             meanwhile = [*code.between(step, last), last]
             alone = only_backward(meanwhile) and not _clears(meanwhile) and not runs_in_backward(context)
@@ -250,7 +254,19 @@ def step_later(context: Context) -> Iterator[Candidate]:
                 moved,
                 safe=same and context.stops and alone,
             )
-            break
+
+
+def _steps_put_behind(
+    code: Code, collision: Collision, change: InPlace
+) -> Iterator[tuple[ast.Expr, ast.stmt, list[Change]]]:
+    """Yield the statements of a step that can be put behind the second backward, what then stands before each, and the
+    edits.
+    """
+    for step in code.statements(change.at):
+        last = _second_end(code, collision, step) if isinstance(step, ast.Expr) else None
+        if isinstance(step, ast.Expr) and last is not None and last is not step:
+            if moved := _put_behind(code, step, last):
+                yield step, last, moved
 
 
 def _put_behind(code: Code, statement: ast.stmt, last: ast.stmt) -> list[Change]:
