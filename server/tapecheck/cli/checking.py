@@ -140,17 +140,18 @@ def _add_unused(checked: Checked, report: Report, wanted: CheckOptions) -> None:
     from tapecheck.check import invalid_ignores, unused_ignores
     from tapecheck.cli.comments import finding_of, finding_of_misspelt, fix_of, fix_of_misspelt
 
+    path = checked.path
     found = unused_ignores(report, rules=wanted.rules)
     wrong = invalid_ignores(report, rules=wanted.rules)
     if not found and not wrong:
         return
     pairs = [(finding, checked.fixes_of(index)) for index, finding in enumerate(checked.findings)]
-    pairs += [(finding_of(one, checked.path), [fix_of(one, checked.path)] if wanted.fixes else []) for one in found]
+    pairs += [(finding_of(one, path), [fix_of(one, path)]) for one in found]
     idle = {one.line for one in found}
     # A comment for a whole line that names nothing and switches nothing off is told once.
     for one in (one for one in wrong if one.line not in idle or one.text or not one.blanket):
-        fix = fix_of_misspelt(one, checked.path) if wanted.fixes else None
-        pairs.append((finding_of_misspelt(one, checked.path), [fix] if fix is not None else []))
+        fix = fix_of_misspelt(one, path)
+        pairs.append((finding_of_misspelt(one, path), [fix] if fix is not None else []))
     pairs.sort(key=lambda pair: (pair[0].span.file, pair[0].span.line, pair[0].span.column))
     checked.findings = [finding for finding, _ in pairs]
     checked.fixes = [fixes for _, fixes in pairs] if wanted.fixes else []

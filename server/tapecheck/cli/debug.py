@@ -158,18 +158,18 @@ def _reason(problem: Problem, run: Run) -> str:
 
 def _doubts(problem: Problem, run: Run, reading: Reading) -> Iterator[str]:
     """Say of what is not certain about a failure where the doubt comes from."""
-    for root in run.backward.roots:
-        if root.graph == "may":
-            yield f"whether `{root.name or 'its tensor'}` has a graph is not known"
-    freed, node, change = problem.freed_by, problem.node, problem.changed_by
-    if freed is not None and freed.retain == "may":
-        yield f"whether line {freed.at.line} retains the graph is not known"
-    if node is not None and node.keeps == "may":
-        yield f"whether `{node.op}` of line {node.at.line} keeps anything that can be freed is not known"
-    if problem.saved is not None and problem.saved.fact == "may":
-        yield f"whether `{problem.saved.name}` is saved is not known"
-    if change is not None and change.bumps == "may":
-        yield f"whether line {change.at.line} changes the tensor is not known"
+    freed, node, saved, change = problem.freed_by, problem.node, problem.saved, problem.changed_by
+    facts = [(root.graph, f"whether `{root.name or 'its tensor'}` has a graph") for root in run.backward.roots]
+    if freed is not None:
+        facts.append((freed.retain, f"whether line {freed.at.line} retains the graph"))
+    if node is not None:
+        keeps = f"whether `{node.op}` of line {node.at.line} keeps anything that can be freed"
+        facts.append((node.keeps, keeps))
+    if saved is not None:
+        facts.append((saved.fact, f"whether `{saved.name}` is saved"))
+    if change is not None:
+        facts.append((change.bumps, f"whether line {change.at.line} changes the tensor"))
+    yield from (f"{asked} is not known" for fact, asked in facts if fact == "may")
     reached = reading.ledger.ancestry(run.backward.root_nodes)
     parts = (reading.ledger.nodes.get(number) for number in sorted(reached))
     part = next((part for part in parts if part is not None and part.linked == "may"), None)

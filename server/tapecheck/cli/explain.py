@@ -31,21 +31,23 @@ def explain_rule(name: str | None, output_format: str = "text", *, everything: b
     if name is not None and everything:
         raise UsageError("name a rule or give --all, not both")
     rules = [rule for rule in ALL if name is None or name.lower() in (rule.code.lower(), rule.name)]
-    if not rules and name in _NOTES and output_format != "json":
+    if rules:
+        write(_told(rules, name, output_format, everything=everything))
+    elif name in _NOTES and output_format != "json":
         write(f"{name}\n\n{_NOTES[name]}\n")
-        return NOTHING_FOUND
-    if not rules:
+    else:
         raise UsageError(_no_rule(name or ""))
+    return NOTHING_FOUND
+
+
+def _told(rules: Sequence[Rule], name: str | None, output_format: str, *, everything: bool) -> str:
+    """Return the page of the rule that was named, else the list of rules or all their pages."""
     if output_format == "json":
         rows = [_row(rule) for rule in rules]
-        write(json.dumps(rows if name is None else rows[0], indent=2) + "\n")
-    elif name is None and not everything:
-        write(_list_of(rules, output_format))
-    elif output_format == "markdown":
-        write("\n".join(page(rule) for rule in rules))
-    else:
-        write("\n\n".join(_page(rule) for rule in rules))
-    return NOTHING_FOUND
+        return json.dumps(rows if name is None else rows[0], indent=2) + "\n"
+    if name is None and not everything:
+        return _list_of(rules, output_format)
+    return "\n".join(map(page, rules)) if output_format == "markdown" else "\n\n".join(map(_page, rules))
 
 
 def _list_of(rules: Sequence[Rule], output_format: str) -> str:

@@ -118,8 +118,7 @@ def run_script(options: argparse.Namespace) -> int:
         result = _run(program.request, pass_on, interrupted)
         _say_how_it_ended(result, program.request)
         _with_evidence(program, result)
-        named = [item.evidence.measured.get("parameters", ()) for item in checked.findings if item.evidence is not None]
-        if without := untrained(result.tape, {str(name) for names in named for name in names}):
+        if without := untrained(result.tape, _told_parameters(checked)):
             say(without)
         if options.verify_fix and result.how_ended != "cancelled":
             checked.trials = _trials(program, interrupted)
@@ -136,6 +135,12 @@ def run_script(options: argparse.Namespace) -> int:
         return 128 + (result.interrupted or signal.SIGINT)
     status = exit_status([checked], exit_zero=options.exit_zero)
     return CUT_SHORT if status == NOTHING_FOUND and cut_short and not options.exit_zero else status
+
+
+def _told_parameters(checked: Checked) -> set[str]:
+    """Return the names of the parameters that the evidence of findings tells of."""
+    evidence = (finding.evidence for finding in checked.findings if finding.evidence is not None)
+    return {str(name) for one in evidence for name in one.measured.get("parameters", ())}
 
 
 def _show(checked: Checked, page: html.Run, options: argparse.Namespace, cut_short: str) -> None:
@@ -259,6 +264,12 @@ def _program(options: argparse.Namespace, wanted: CheckOptions) -> _Program:
         program.sources[checked.path] = source
     _check_others(program, [file] if file is not None else [], options, wanted)
     checked.checked = checked.checked or bool(program.sources)
+    program.request = _request(options, checked, source)
+    return program
+
+
+def _request(options: argparse.Namespace, checked: Checked, source: Source | None) -> RunRequest:
+    """Return how to run what was checked."""
     request = RunRequest(
         script=options.script,
         args=options.arguments,
@@ -280,14 +291,13 @@ def _program(options: argparse.Namespace, wanted: CheckOptions) -> _Program:
     if source is not None and source.cells is not None:
         # As Jupyter has it: cells run where the notebook lies, and figures need no display.
         path = Path(options.script).absolute()
-        request = dataclasses.replace(
+        return dataclasses.replace(
             request, script=str(path), name=options.script, text="\n".join(source.lines), notebook=True,
             cwd=str(path.parent), env={"MPLBACKEND": os.environ.get("MPLBACKEND", "Agg")},
         )  # fmt: skip
-    elif options.script.endswith(SUFFIX):
+    if options.script.endswith(SUFFIX):
         raise UsageError("; ".join(problem.message for problem in checked.problems) or f"{options.script}: no notebook")
-    program.request = request
-    return program
+    return request
 
 
 def _interpreter(options: argparse.Namespace) -> str:
@@ -332,25 +342,30 @@ def _check_others(program: _Program, first: list[str], options: argparse.Namespa
     began = time.monotonic()
     known = {real_path(name) for name in program.sources}
     elsewhere = [(checked.path, finding) for finding in checked.elsewhere]
-    # Tests that arguments name, unless other files are asked for.
-    named = [] if options.confirm else [argument.partition("::")[0] for argument in options.arguments]
-    asked = {real_path(name) for name in [*options.confirm, *named] if name.endswith(".py")}
+    asked = _asked_files(options)
     left = 0
     for name in [*options.confirm, *files_of(first, options.arguments, setup=wanted.projects.setup)]:
-        if real_path(name) in known:
+        path = real_path(name)
+        if path in known:
             continue
-        if time.monotonic() - began > _CHECK_SECONDS and real_path(name) not in asked:
+        if time.monotonic() - began > _CHECK_SECONDS and path not in asked:
             left += 1
             continue
-        known.add(real_path(name))
+        known.add(path)
         other, source = check_program(name, wanted)
         if source is not None and source.cells is None:
             program.sources[name] = source
             elsewhere += [(name, finding) for finding in other.elsewhere]
-            _join(checked, other, name if real_path(name) in asked else None)
+            _join(checked, other, name if path in asked else None)
     _add_elsewhere(program, elsewhere, wanted)
     if left:
         say(f"{left} more files of the program are judged by the run alone")
+
+
+def _asked_files(options: argparse.Namespace) -> set[str]:
+    """Return the real paths of the files that are asked for, else of the tests that arguments name."""
+    names = options.confirm or [argument.partition("::")[0] for argument in options.arguments]
+    return {real_path(name) for name in names if name.endswith(".py")}
 
 
 def _join(checked: Checked, other: Checked, name: str | None) -> None:

@@ -100,11 +100,16 @@ async def _quick_fixes(ls: Host, analysis: Analysis, params: t.CodeActionParams)
         location, drawn = ls.converter.misspelt(misspelt, analysis)
         if misspelt.text and asked(location, drawn):
             more.insert(0, _respelt(ls, analysis, misspelt, drawn))
-    if fixes and not safe:
-        # Enter takes the first one: that must not be an edit that changes what is learned, nor a run.
-        safe = [action for action in more if action.title.startswith(_EXPLAIN)]
-        more = [action for action in more if action not in safe]
-    return safe + fixes + more
+    return _in_order(safe, fixes, more)
+
+
+def _in_order(safe: list[t.CodeAction], fixes: list[t.CodeAction], more: list[t.CodeAction]) -> list[t.CodeAction]:
+    """Return safe fixes, others, and what is no fix; what opens a page leads where no fix is safe.
+
+    Enter takes the first one: that must not be an edit that changes what is learned, nor a run.
+    """
+    first = [action for action in more if action.title.startswith(_EXPLAIN)] if fixes and not safe else []
+    return [*safe, *first, *fixes, *(action for action in more if action not in first)]
 
 
 async def _fixes(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
-from tapecheck.lsp.telling import CUTS, MAX_NAMES, Telling, count, iteration, page, walked
+from tapecheck.lsp.telling import CUTS, MAX_NAMES, Telling, count, growing, iteration, page, walked
 from tapecheck.rules.backward_twice.rule import BackwardTwice
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
 from tapecheck.rules.growing_chain.rule import GrowingChain
@@ -40,7 +41,6 @@ def explain_backward(telling: Telling, span: Span) -> str:
     reading, runs = max(failing or tapes, key=lambda pair: len(pair[1]))
     first = runs[0]
     call = _call(telling, span, first.backward)
-    counts = [len(reading.graph_nodes(run.executed)) for run in runs]
     problem = next((run for run in runs if run.failed), None)
     head = f"**{call}** {_walk(telling, reading, first)}"
     details = []
@@ -53,15 +53,15 @@ def explain_backward(telling: Telling, span: Span) -> str:
     if problem is not first:
         details += [_gradients(telling, reading, first), _frees(telling, reading, first)]
     if not telling.reported(span, GrowingChain.code):
-        details += _course(counts if problem is None else counts[: runs.index(problem)], first)
+        good = itertools.takewhile(lambda run: run is not problem, runs)
+        details += _course([len(reading.graph_nodes(run.executed)) for run in good], first)
     return page(head, details)
 
 
 def _course(counts: list[int], first: Run) -> list[str]:
     """Return how the number of nodes that a call walks develops, where it is seen to."""
-    if len(counts) >= 3 and counts[0] < counts[1] < counts[2]:
-        listed = ", ".join(map(str, counts[:3]))
-        return [f"walks {listed}, … nodes in successive iterations: the graph grows"]
+    if listed := growing(counts):
+        return [f"walks {listed} nodes in successive iterations: the graph grows"]
     if len(counts) > 1 and len(set(counts[1:])) == 1 and counts[0] != counts[1]:
         return [f"from the second time on: {count(counts[1], 'node')}"]
     return ["the same in every iteration"] if len(counts) > 1 and len(set(counts)) == 1 and first.at.iteration else []
@@ -148,13 +148,13 @@ def explain_retain(telling: Telling, span: Span) -> str:
     own: list[Run] = []
     growing, whole = False, True
     for reading in telling.readings:
-        ids = {run.backward.id for run in reading.runs if run.backward.retain_span == span}
-        if not ids:
-            continue
-        own += [run for run in reading.runs if run.backward.id in ids]
-        whole = whole and reading.complete
-        growing = growing or any(run.backward.id in ids for chain in reading.growing_chains for run in chain.runs)
-        needing += _needed_by(telling, reading, ids, span)
+        here = [run for run in reading.runs if run.backward.retain_span == span]
+        if here:
+            own += here
+            whole = whole and reading.complete
+            ids = {run.backward.id for run in here}
+            growing = growing or any(run.backward.id in ids for chain in reading.growing_chains for run in chain.runs)
+            needing += _needed_by(telling, reading, ids, span)
     details = list(dict.fromkeys(needing))[:MAX_NAMES]
     if any(run.backward.create == "yes" for run in own):
         head = "**`retain_graph`** is implied by `create_graph=True`"

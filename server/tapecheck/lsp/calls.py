@@ -63,10 +63,7 @@ def _call(telling: Telling, span: Span, told: list[tuple[Reading, list[Run]]]) -
     # The same choice as the hover makes: the failing way, else the one with the most to tell.
     reading, runs = max(failing or told, key=lambda pair: len(pair[1]))
     first = runs[0]
-    # A backward that fails half way was to walk all of it.
-    reached = reading.ledger.ancestry(first.backward.root_nodes)
-    sites = [reading.ledger.nodes[node].at for node in sorted(reached, reverse=True) if node in reading.ledger.nodes]
-    spans = tuple(dict.fromkeys(one for site in sites if (one := telling.near(site, span.line)) is not None))
+    spans = _spans_of_graph(telling, span, reading, first)
     if failing:
         fate: Fate = "fails" if len(failing) == len(told) else "may fail"
         return Call(span, fate, _when(fate, next(run for run in runs if run.failed)), spans)
@@ -81,6 +78,14 @@ def _call(telling: Telling, span: Span, told: list[tuple[Reading, list[Run]]]) -
     built = telling.lines((node.at for node in nodes), span.line)
     unless = ", unless `retain_graph` is true" if first.backward.retain == "may" else ""
     return Call(span, "freed", f"frees the graph built on {built}{unless}", spans)
+
+
+def _spans_of_graph(telling: Telling, span: Span, reading: Reading, run: Run) -> tuple[Span, ...]:
+    """Return where the graph was built that a backward walks; one that fails half way was to walk all of it."""
+    nodes = reading.ledger.nodes
+    reached = sorted(reading.ledger.ancestry(run.backward.root_nodes), reverse=True)
+    places = (telling.near(nodes[number].at, span.line) for number in reached if number in nodes)
+    return tuple(dict.fromkeys(place for place in places if place is not None))
 
 
 def _keeps(telling: Telling, span: Span, told: list[tuple[Reading, list[Run]]]) -> tuple[str, bool]:

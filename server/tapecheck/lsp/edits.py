@@ -122,22 +122,12 @@ def still_there(known_before: Before, now: Report, but: Container[Hashable] = ()
             yield moved_with(finding, moved)
 
 
-def _moved_call(call: Called, path: str, moved: Callable[[int], int | None]) -> Called | None:
-    """Return a call of a function where its lines in a file are now; None where that is not known."""
-
-    def place(span: Span | None) -> Span | None:
-        return span and (_moved(span, path, moved) or span)
-
-    function = _moved(call.function, path, moved)
-    if function is None:
-        return None
-    return Called(function, call.recording, place(call.start), place(call.at))
-
-
 def moved_calls(calls: Iterable[Called], path: str, old: str | None, new: str) -> Iterator[Called]:
     """Yield calls of functions in a file that had one text, where they are in another one."""
     if old == new:
         yield from calls
     elif old is not None:
         moved = line_map(old, new)
-        yield from (found for found in (_moved_call(call, path, moved) for call in calls) if found is not None)
+        # Where the function itself is now must be known.
+        there = (call for call in calls if _moved(call.function, path, moved) is not None)
+        yield from (call.moved(lambda span: _moved(span, path, moved) or span) for call in there)

@@ -16,7 +16,7 @@ from tapecheck.rules.needless_retain_graph.rule import NeedlessRetainGraph
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.words import line as line_of
 from tapecheck.source import Source
-from tapecheck.tape import Cut, Leaf, Optimizer, Span, Tape
+from tapecheck.tape import Cut, Leaf, Node, Optimizer, Span, Tape
 
 _HARMLESS = "torch's warning that none of the inputs have `requires_grad=True` is harmless here"
 
@@ -133,16 +133,18 @@ class Explainer(Telling):
         if cut.how == "checkpoint" and not roots:
             # With a graph on another pass over the line, that one is told of.
             return page(head + "records no graph: nothing inside requires grad", [_HARMLESS])
-        if cut.how == "no_grad":
-            head += f"is computed under `torch.no_grad()`{self._only_in(cut, span)}: no graph is recorded"
-        elif nodes:
-            built = self.lines((node.at for node in nodes), cut.at.line)
-            head += f"cuts off {count(len(nodes), 'node')} built on {built}"
-        else:
-            head += "cuts the value off from what it was made of"
         kept = "no gradient goes back to" if cut.how != "frozen" else "gradients no longer go to"
         to = f"{kept} {self.leaves(reading, leaves)}" if leaves else "no gradient goes back through it"
-        return page(head, [to, self._first_order(reading, cuts)])
+        return page(head + self._cutting(cut, span, nodes), [to, self._first_order(reading, cuts)])
+
+    def _cutting(self, cut: Cut, span: Span, nodes: list[Node]) -> str:
+        """Return what a cut does: to the graph of some nodes, where it had one."""
+        if cut.how == "no_grad":
+            return f"is computed under `torch.no_grad()`{self._only_in(cut, span)}: no graph is recorded"
+        if nodes:
+            built = self.lines((node.at for node in nodes), cut.at.line)
+            return f"cuts off {count(len(nodes), 'node')} built on {built}"
+        return "cuts the value off from what it was made of"
 
     def _first_order(self, reading: Reading, cuts: Sequence[Cut]) -> str:
         """Return which later backward treats the gradients as constants, as in a first-order inner step."""
@@ -224,25 +226,25 @@ class Explainer(Telling):
         whole = optimizer.complete == "yes"
         listed = self.leaves(reading, own) if own else "parameters that the dry run cannot see"
         head = f"**`{name}`** updates {'' if whole or not own else 'at least '}{listed}"
-        steps = [position for position, step in reading.steps if step.optimizer == optimizer.id]
-        if not own or not steps:
-            return page(head, [] if steps else [self._no_step(reading)])
-        got = self._with_gradient(reading, own, steps[0])
+        first = next((position for position, step in reading.steps if step.optimizer == optimizer.id), None)
+        if first is None:
+            return page(head, [self._no_step(reading)])
+        return page(head, self._at_first_step(reading, own, first) if own else [])
+
+    def _at_first_step(self, reading: Reading, own: list[int], step: int) -> list[str]:
+        """Return how many of an optimizer's parameters have a gradient at its first step."""
+        got = self._with_gradient(reading, own, step)
         missing = [leaf for leaf in own if leaf not in got]
-        unseen = any(
-            root.graph == "may" for run in reading.runs if run.position < steps[0] for root in run.backward.roots
-        )
         if not missing:
-            details = ["at its first `step()` all of them have a gradient"]
-        elif unseen:
+            return ["at its first `step()` all of them have a gradient"]
+        before = (run.backward for run in reading.runs if run.position < step)
+        if any(root.graph == "may" for backward in before for root in backward.roots):
             some = f"at its first `step()` {len(got)} of {len(own)} certainly have a gradient"
-            details = [some if got else "whether they have a gradient at its first `step()` is not known"]
-        else:
-            details = [
-                f"at its first `step()` {len(got)} of {len(own)} have a gradient",
-                f"no backward before it reaches {self.leaves(reading, missing)}",
-            ]
-        return page(head, details)
+            return [some if got else "whether they have a gradient at its first `step()` is not known"]
+        return [
+            f"at its first `step()` {len(got)} of {len(own)} have a gradient",
+            f"no backward before it reaches {self.leaves(reading, missing)}",
+        ]
 
     # Models
 

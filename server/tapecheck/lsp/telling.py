@@ -201,6 +201,11 @@ def count(number: int, thing: str) -> str:
     return f"{number} {'leaves' if thing == 'leaf' else thing + 's'}"
 
 
+def growing(counts: Sequence[int]) -> str:
+    """Return the first of some numbers where they grow: "1, 2, 3, …", else nothing."""
+    return ", ".join((*map(str, counts[:3]), "…")) if len(counts) >= 3 and counts[0] < counts[1] < counts[2] else ""
+
+
 def iteration(site: Site) -> str:
     return f"iteration {site.iteration[-1][1]}" if site.iteration else ""
 

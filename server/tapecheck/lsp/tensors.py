@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Literal
 
 from tapecheck.lsp.outline import Scope, Word, name_of
-from tapecheck.lsp.telling import CUTS, MAX_NAMES, Telling, count, each_line, iteration, page
+from tapecheck.lsp.telling import CUTS, MAX_NAMES, Telling, count, each_line, growing, iteration, page
 from tapecheck.rules.reading import Reading, Run, with_sources
 from tapecheck.rules.words import join, when
 from tapecheck.rules.words import line as line_of
@@ -162,7 +162,6 @@ class Tensors:
             return page(f"**`{name}`** {self._no_graph(first, line)}", elsewhere)
         if bind.node in reading.ledger.leaves:
             return self._leaf(name, reading, bind.node)
-        counts = [len(one.nodes) for one in group]
         nodes = first.nodes
         built = self.telling.lines((node.at for node in nodes), line)
         fate = self._fate(first)
@@ -174,15 +173,12 @@ class Tensors:
         else:
             details = [self._here(first, fate, time, bool(later)), later]
         details += [self.telling.saved(nodes), self.telling.leads_to(reading, [bind.node])]
-        if len(counts) >= 3 and counts[0] < counts[1] < counts[2]:
-            listed = ", ".join(map(str, counts[:3]))
-            details.append(f"grows with each iteration: {listed}, … nodes")
+        if listed := growing([len(one.nodes) for one in group]):
+            details.append(f"grows with each iteration: {listed} nodes")
         if bind.cuts:
             details.append(f"parts of it are cut off by {self._cuts(first, line)}")
         details += elsewhere
-        told = [next(iter(ways.values()))[0] for ways in stories.values()]
-        places = {self.telling.lines((node.at for node in one.nodes), line) for one in told}
-        if len(places) > 1 and not elsewhere:
+        if not elsewhere and self._is_built_elsewhere(stories.values(), line):
             details.append("another way through the program builds it elsewhere")
         head = f"**`{name}`** carries a graph built on {built}: {count(len(nodes), 'node')}"
         # What holds at this very line is said there.
@@ -195,6 +191,11 @@ class Tensors:
         """Return how much is known of the times that one call bound a name."""
         first = group[0]
         return first.bind.node is not None, self._fate(first).run is not None, len(group)
+
+    def _is_built_elsewhere(self, stories: Iterable[dict[tuple[Span, ...], list[_Bound]]], line: int) -> bool:
+        """Return whether the tapes tell of different lines that build it."""
+        told = [next(iter(ways.values()))[0] for ways in stories]
+        return len({self.telling.lines((node.at for node in one.nodes), line) for one in told}) > 1
 
     def _elsewhere(self, first: _Bound, calls: dict[tuple[Span, ...], list[_Bound]]) -> list[str]:
         """Return what becomes of it in other calls of the function, where that is something else."""

@@ -62,12 +62,7 @@ async def workspace_diagnostic(ls: Host, params: t.WorkspaceDiagnosticParams) ->
 async def _differing(
     ls: Host, told: dict[str, str], closed: Set[str]
 ) -> AsyncIterator[t.WorkspaceFullDocumentDiagnosticReport]:
-    loop = asyncio.get_running_loop()
-    paths: dict[str, str] = {}
-    for folder in [path_of(folder.uri) for folder in ls.workspace.folders.values()]:
-        if ls.session.settings_for(str(Path(folder, "x.py"))).whole_workspace:
-            for path in await loop.run_in_executor(ls.scanning, _python_files, folder):
-                paths[uris.from_fs_path(path) or path] = path
+    paths = await _checked_paths(ls)
     for uri in told.keys() - paths.keys():
         if told[uri]:
             yield t.WorkspaceFullDocumentDiagnosticReport(uri, items=[])
@@ -92,6 +87,17 @@ async def _differing(
             if told.get(uri) == known.state:
                 continue
         yield t.WorkspaceFullDocumentDiagnosticReport(uri, items=known.diagnostics, result_id=known.state)
+
+
+async def _checked_paths(ls: Host) -> dict[str, str]:
+    """Return the Python files of the folders that are checked as a whole, by URI."""
+    loop = asyncio.get_running_loop()
+    paths: dict[str, str] = {}
+    for folder in [path_of(folder.uri) for folder in ls.workspace.folders.values()]:
+        if ls.session.settings_for(str(Path(folder, "x.py"))).whole_workspace:
+            for path in await loop.run_in_executor(ls.scanning, _python_files, folder):
+                paths[uris.from_fs_path(path) or path] = path
+    return paths
 
 
 async def _check(ls: Host, uri: str, path: str) -> Known | None:

@@ -156,14 +156,18 @@ def edited_together(files: Sequence[Checked]) -> Iterator[list[tuple[Checked, Re
     """Yield the edited files, those together that fixes have edited together."""
     edited = [(file, file.rewrite) for file in files if file.rewrite is not None]
     linked = set().union(*({file.path, *rewrite.others} for file, rewrite in edited if rewrite.others))
-    alone = [(file, rewrite) for file, rewrite in edited if file.path not in linked]
-    yield from ([one] for one in alone)
+    yield from ([(file, rewrite)] for file, rewrite in edited if file.path not in linked)
     waiting = {file.path: (file, rewrite) for file, rewrite in edited if file.path in linked}
     while waiting:
-        group = [waiting.pop(next(iter(waiting)))]
-        names: set[str] = set()
-        while not names.issuperset(wanted := {file.path for file, _ in group}.union(*(r.others for _, r in group))):
-            names = wanted
-            joined = [path for path, (_, rewrite) in waiting.items() if path in names or rewrite.others & names]
-            group += [waiting.pop(path) for path in joined]
-        yield group
+        yield _take_together(waiting)
+
+
+def _take_together(waiting: dict[str, tuple[Checked, Rewrite]]) -> list[tuple[Checked, Rewrite]]:
+    """Take the first of some files, and those that were edited together with one that is taken."""
+    group = [waiting.pop(next(iter(waiting)))]
+    names: set[str] = set()
+    while not names.issuperset(wanted := {file.path for file, _ in group}.union(*(r.others for _, r in group))):
+        names = wanted
+        joined = [path for path, (_, rewrite) in waiting.items() if path in names or rewrite.others & names]
+        group += [waiting.pop(path) for path in joined]
+    return group

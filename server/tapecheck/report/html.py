@@ -393,18 +393,23 @@ def _kept(finding: Finding, reading: Reading, files: _Files) -> Row | None:
             "more": len(steps[index]) - len(groups),
         })  # fmt: skip
     placed = {number: position[group] for number, group in group_of.items() if group in position}
-    edges = {
-        (*own, *placed[source])
-        for number, own in placed.items()
-        for source in ledger.nodes[number].inputs
-        if source in placed and placed[source] != own
-    }
     loop = held.loop.event.id
     ends = (event.iterations for event in reading.tape.events if isinstance(event, LoopEnd) and event.loop == loop)
     return {
         "holder": held.holder, "index": held.last.index, "of": next(ends, 0), "line": held.loop.event.at.line,
-        "rows": rows, "edges": sorted(edges), "more": len(steps) - len(shown) if whole else -1, "tensors": len(numbers),
+        "rows": rows, "edges": _edges_between(placed, ledger), "more": len(steps) - len(shown) if whole else -1,
+        "tensors": len(numbers),
     }  # fmt: skip
+
+
+def _edges_between(placed: dict[int, tuple[int, int]], ledger: Ledger) -> list[tuple[int, int, int, int]]:
+    """Return which groups of nodes lead to which others: the row and column of both, given where each node is."""
+    return sorted({
+        (*own, *placed[source])
+        for number, own in placed.items()
+        for source in ledger.nodes[number].inputs
+        if source in placed and placed[source] != own
+    })  # fmt: skip
 
 
 def _holder_of(finding: Finding, reading: Reading) -> Kept | None:

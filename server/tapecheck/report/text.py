@@ -107,12 +107,9 @@ def render_finding(
     limit = max(_NARROWEST, width - gutter - 3)
 
     rows = [_header(f"{finding.severity}[{finding.code}]", finding.severity, first, paint)]
-    rows.append(_place("-->", finding.span, gutter, paint))
     bar = f"{' ' * gutter} {paint('gutter', '|')}"
-    for file in list(dict.fromkeys([finding.span.file, *(label.span.file for label in labels)])):
-        inside = [mark for mark in marks if mark.span.file == file]
-        if file != finding.span.file:
-            rows.append(_place(":::", inside[0].span, gutter, paint))
+    for file, inside in _by_file(marks).items():
+        rows.append(_place("-->" if inside[0].primary else ":::", inside[0].span, gutter, paint))
         lines = sources.lines(file)
         drawn = draw(inside, lines, gutter=gutter, limit=limit, severity=finding.severity, paint=paint)
         # The lines of a file that can no longer be read are listed without an excerpt.
@@ -125,6 +122,14 @@ def render_finding(
         if name.startswith("fix (") and fixes:
             rows.extend(_diff(fixes[0], sources, gutter, limit, paint))
     return "\n".join(rows) + "\n"
+
+
+def _by_file(marks: Sequence[Mark]) -> dict[str, list[Mark]]:
+    """Return the marks of each file, in the order of the files' first marks."""
+    found: dict[str, list[Mark]] = {}
+    for mark in marks:
+        found.setdefault(mark.span.file, []).append(mark)
+    return found
 
 
 def _tail(

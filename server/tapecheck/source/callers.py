@@ -26,9 +26,6 @@ _SWITCHES = frozenset(("no_grad", "inference_mode", "set_grad_enabled", "enable_
 
 _TRAINING = frozenset(("backward", "manual_backward", "autograd", "fit"))
 """Names by which a program starts a backward, or has it started."""
-_SHARED = "importers"
-"""The key of what is shared by the files of one command: a project is looked through once."""
-
 _WORDS: KeptByPath[frozenset[str]] = KeptByPath(_MOST_WORDS, len)
 
 
@@ -91,10 +88,8 @@ class Callers:
         return len(files) > _MOST_FILES or any(not _TRAINING.isdisjoint(self._words_of(one)) for one in files)
 
     def _importers(self) -> Importers:
-        importers = self._project.shared.get(_SHARED)
-        if not isinstance(importers, Importers):
-            importers = self._project.shared[_SHARED] = Importers(Projects(self._project.setup))
-        return importers
+        # A project is looked through once for all files of a command.
+        return self._project.shared.one(Importers, lambda: Importers(Projects(self._project.setup)))
 
     def _files(self, *, around: bool) -> list[str] | None:
         """Return the files that can come to one; None where too many can, and of what is installed: whoever uses it."""

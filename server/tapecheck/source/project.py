@@ -5,9 +5,10 @@ Nothing here is kept between two calls: who checks a file looks its project up o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 from tapecheck.source.configuration import (
     Configuration,
@@ -17,6 +18,8 @@ from tapecheck.source.configuration import (
     is_address,
 )
 from tapecheck.source.selection import Selection, Wanted
+
+Made = TypeVar("Made")
 
 MOST_EFFORT = 100
 """The most that the work of an analysis may be multiplied by: minutes for a file that reaches the limit again."""
@@ -59,17 +62,28 @@ class Setup:
         return Project(path, self.configuration_for(path), self)
 
 
+class Shared:
+    """What was worked out for one file of a command and serves its others: one object of each kind."""
+
+    def __init__(self) -> None:
+        self._made: dict[type, object] = {}
+
+    def one(self, kind: type[Made], make: Callable[[], Made]) -> Made:
+        """Return the object of a kind, made where there is none yet."""
+        found = self._made.get(kind)
+        if not isinstance(found, kind):
+            found = self._made[kind] = make()
+        return found
+
+
 @dataclass(frozen=True, slots=True)
 class Project:
-    """What holds for the file at `path`, looked up once; `setup` is what the same holds by for other files.
-
-    `shared` holds what was worked out for one file of a command and serves its others.
-    """
+    """What holds for the file at `path`, looked up once; `setup` is what the same holds by for other files."""
 
     path: str
     configuration: Configuration
     setup: Setup = Setup()
-    shared: dict[str, object] = field(default_factory=dict, repr=False, compare=False)
+    shared: Shared = field(default_factory=Shared, repr=False, compare=False)
 
     def of(self, path: str) -> Project:
         """Return what holds for a file that belongs to the same check: one that is imported, or an edited copy."""
@@ -89,7 +103,7 @@ class Projects:
     def __init__(self, setup: Setup | None = None) -> None:
         self.setup = setup or Setup()
         self._known: dict[str, Configuration] = {}
-        self._shared: dict[str, object] = {}
+        self._shared = Shared()
 
     def __reduce__(self) -> tuple[type[Projects], tuple[Setup]]:
         return Projects, (self.setup,)

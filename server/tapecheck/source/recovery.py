@@ -163,27 +163,30 @@ class _Recovery:
             while last < run[-1] and not lines[last + 1].strip():
                 last += 1
             texts = [text for text in self.written[row : last + 1] if text.strip() and text.strip()[0] != "#"]
-            now, indent = lines[row].strip(), self._indent(row)
-            kept = _NEUTRAL.fullmatch(now)
-            if now and now == self.written[row].strip():
-                texts = []
-            if not texts:
-                pass
-            elif now == "pass":
-                lines[row] = indent + skipped.statement_of(texts)
-            elif not now:
-                lines[row] = self._indent_near(row, last, way) + skipped.statement_of(texts)
-            elif now == "if True:" and not texts[0].lstrip().startswith("try"):
-                test = f"if {skipped.call_of(texts, anything=True)}:"
-                lines[row] = indent + (skipped.with_of(texts) if way % 2 == 0 else test)
-            elif kept is not None and kept["word"] == "def":
-                lines[row] = f"{indent}def {kept['name']}(*{skipped.SKIPPED}, **__):"
-            elif kept is not None:
-                made = f"class {kept['name']}({skipped.SKIPPED}):"
-                lines[row] = indent + (made if kept["word"] == "class" else f"except {skipped.SKIPPED}:")
-            else:
-                lines[row] = _with_body(lines[row], self.written[row])
+            now = lines[row].strip()
+            if texts and (not now or now != self.written[row].strip()):
+                lines[row] = self._telling(lines[row], (row, last), texts, way)
             row = last + 1
+
+    def _telling(self, line: str, rows: tuple[int, int], texts: list[str], way: int) -> str:
+        """Return the line that stands for the texts from one row to another, given what stands there now."""
+        now, indent = line.strip(), self._indent(rows[0])
+        if not now:
+            return self._indent_near(*rows, way) + skipped.statement_of(texts)
+        if now == "pass":
+            return indent + skipped.statement_of(texts)
+        if now == "if True:" and not texts[0].lstrip().startswith("try"):
+            test = f"if {skipped.call_of(texts, anything=True)}:"
+            return indent + (skipped.with_of(texts) if way % 2 == 0 else test)
+        kept = _NEUTRAL.fullmatch(now)
+        if kept is None:
+            return _with_body(line, self.written[rows[0]])
+        match kept["word"]:
+            case "def":
+                return f"{indent}def {kept['name']}(*{skipped.SKIPPED}, **__):"
+            case "class":
+                return f"{indent}class {kept['name']}({skipped.SKIPPED}):"
+        return f"{indent}except {skipped.SKIPPED}:"
 
     def _indent_near(self, first: int, last: int, way: int) -> str:
         """Return how far to indent what stands for lines that are left out as a whole."""

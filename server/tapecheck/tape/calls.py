@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tapecheck.tape.events import Span
-    from tapecheck.tape.moving import Moves
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Called:
     start: Span | None
     at: Span | None
 
-    def moved(self, moves: Moves) -> Called:
-        """Return it where it stands now."""
-        start, at = self.start and moves.span(self.start), self.at and moves.span(self.at)
-        return Called(moves.span(self.function), self.recording, start, at)
+    def moved(self, place: Callable[[Span], Span]) -> Called:
+        """Return it with its places where they are now."""
+        start, at = self.start and place(self.start), self.at and place(self.at)
+        return Called(place(self.function), self.recording, start, at)

@@ -546,10 +546,12 @@ def _join_tables(
     """Certain and possible saves over leaves; an entry about a tensor that a leaf did not have, or that could not
     require grad there, says nothing.
     """
-    entries: set[tuple[str, str]] = set()
-    for leaf in leaves:
-        for table in (leaf.saving.saves, leaf.saving.may_save):
-            entries.update((thing, trigger) for thing, triggers in table.items() for trigger in triggers)
+    entries = {
+        (thing, trigger)
+        for leaf in leaves
+        for thing, triggers in (*leaf.saving.saves.items(), *leaf.saving.may_save.items())
+        for trigger in triggers
+    }
     certain: dict[str, list[str]] = {}
     possible: dict[str, list[str]] = {}
     every, triggers = frozenset().union(*inputs), frozenset().union(*able)

@@ -78,27 +78,32 @@ def entries_of(source: Source) -> list[Entry]:
 def _entries(source: Source, index: Index, body: Body, owner: str | None) -> Iterator[Entry]:
     """Yield a function as an entry where it can lead to a backward, or collect what has graphs."""
     node = body.node
-    effects, own = index.calls.closed_effects(body), int(body.facts.effects)
+    effects = index.calls.closed_effects(body)
     if node.name == "training_step" or effects & _START:
         yield Entry(body.name, node, owner)
     # Where no backward begins, what requires grad only goes wrong by being changed in place while autograd records.
     elif effects & _REQUIRE and effects & _CHANGE:
         if not (id(body) in index.calls.called and _only_unrecorded(source, node.name)):
             yield Entry(body.name, node, owner, backward=False)
+    else:
+        collecting, evaluates = _collecting(index, body, effects), _evaluates(index, body, effects)
+        if collecting or evaluates:
+            yield Entry(
+                body.name, node, owner, collects=True, idle=not collecting & _STEP, backward=False,
+                evaluates=evaluates, only_uncalled=not collecting,
+            )  # fmt: skip
+
+
+def _collecting(index: Index, body: Body, effects: int) -> int:
+    """Return the effects of a function that may collect what has graphs: its own, or, where it is a command of the
+    program, whose results go to what it calls, all of them. None where it collects nothing.
+    """
+    own, owner = int(body.facts.effects), body.owner.name if body.owner is not None else None
     # The loops of a forward pass are somebody else's iterations.
-    elif own & _COLLECT and (owner is None or own & _STEP or not index.defined.is_module(owner)):
-        evaluates = _evaluates(index, body, effects)
-        yield Entry(body.name, node, owner, collects=True, idle=not own & _STEP, backward=False, evaluates=evaluates)
-    elif effects & _COLLECT and id(body) not in index.calls.called and not _of_module(index.defined, owner):
-        # A command of the program: what it builds goes to what it calls.
-        evaluates = _evaluates(index, body, effects)
-        yield Entry(
-            body.name, node, owner, collects=True, idle=not effects & _STEP, backward=False, evaluates=evaluates
-        )
-    elif _evaluates(index, body, effects):
-        yield Entry(
-            body.name, node, owner, collects=True, idle=True, backward=False, evaluates=True, only_uncalled=True
-        )
+    if own & _COLLECT and (own & _STEP or not _of_module(index.defined, owner)):
+        return own
+    is_command = id(body) not in index.calls.called and not _of_module(index.defined, owner)
+    return effects if is_command and effects & _COLLECT else 0
 
 
 def _evaluates(index: Index, body: Body, effects: int) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.explore.alike import as_before
@@ -71,7 +72,7 @@ def interpret(
         left = _Left(limits.TOTAL_BUDGET * effort, limits.COLLECTING_BUDGET * effort)
         called: set[str] = set()
         imports = Imports(files)
-        past = _Past(source, imports, asked, memory) if memory is not None else None
+        past = _Past(source, imports, asked, memory)
         callers = Callers(project or Setup().project_of(source.path), {path: one.text for path, one in shown.items()})
         for entry in (None, *entries_of(source)):
             most = left.for_start(entry)
@@ -79,9 +80,8 @@ def interpret(
                 if entry.name in called:
                     continue
                 if entry.evaluates:
-                    name, method = entry.node.name, entry.owner is not None
-                    known = past is not None and past.find(replace(entry, uncalled=True), most) is not None
-                    named = result.named[name, method] = not known and callers.may_name(name, method=method)
+                    named = _may_be_named(entry, callers, past, most)
+                    result.named[entry.node.name, entry.owner is not None] = named
                     if named and entry.only_uncalled:
                         continue
                     entry = replace(entry, uncalled=not named)
@@ -90,20 +90,26 @@ def interpret(
                     result.cut_short.append(CutShort("start", entry.name, source.path, entry.node.lineno))
                     continue
                 result.entries.append(entry.name)
-            outcome = past.find(entry, most) if past is not None else None
+            outcome = past.find(entry, most)
             if outcome is None:
                 wanted = Wanted(ask, log, lacks)
                 outcome = explore_start(source, imports, entry, Budget(most, effort), cancelled, wanted)
                 outcome.group = Group(outcome.found.tapes, start=None if entry is None else entry.span(source.path))
                 result.work += outcome.work
-                if past is not None:
-                    past.keep(entry, outcome)
+                past.keep(entry, outcome)
             left.take(entry, outcome.work)
             called |= outcome.called
             result.add(outcome)
         result.imported = imports.imported
         _note_files(result, files)
     return result
+
+
+def _may_be_named(entry: Entry, callers: Callers, past: _Past, most: int) -> bool:
+    """Return whether another file may name a function; it is known of one that was started since none does."""
+    if past.find(replace(entry, uncalled=True), most) is not None:
+        return False
+    return callers.may_name(entry.node.name, method=entry.owner is not None)
 
 
 @dataclass(slots=True)
@@ -125,20 +131,27 @@ class _Left:
 
 
 class _Past:
-    """What earlier analyses found of the starts of a file, and what this one leaves to later ones."""
+    """What earlier analyses found of the starts of a file, and what this one leaves to later ones; nothing of either
+    without a `memory`.
+    """
 
-    def __init__(self, source: Source, project: Imports, asked: Hashable, memory: Starts[Outcome]) -> None:
+    def __init__(self, source: Source, project: Imports, asked: Hashable, memory: Starts[Outcome] | None) -> None:
         self._source = source
         self._project = project
         self._asked = asked
         self._memory = memory
         self._index = index_of(source)
-        self._reach = Reach(source, self._index)
         self._key: Hashable = None
         self._where: Where = ()
 
+    @cached_property
+    def _reach(self) -> Reach:
+        return Reach(self._source, self._index)
+
     def find(self, entry: Entry | None, most: int) -> Outcome | None:
         """Return what a start came to where nothing that it can reach has changed."""
+        if self._memory is None:
+            return None
         name = entry.name if entry is not None else None
         reached, self._where = self._reach.key(None if entry is None else entry.owner or entry.node.name)
         # That nobody calls it is known as long as no file has changed.
@@ -151,6 +164,8 @@ class _Past:
 
     def keep(self, entry: Entry | None, outcome: Outcome) -> None:
         """Keep what the start that was looked for last came to now."""
+        if self._memory is None:
+            return
         name, path, found = entry.name if entry is not None else None, self._source.path, outcome.found
         before = self._memory.last(path, name, self._asked)
         if before is not None:

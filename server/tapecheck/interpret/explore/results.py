@@ -97,7 +97,7 @@ class Interpretation:
             gaps={(kind, moves.span(span)) for kind, span in self.gaps},
             supposed=set(map(moves.span, self.supposed)),
             handed=set(map(moves.span, self.handed)),
-            calls={one.moved(moves) for one in self.calls},
+            calls={one.moved(moves.span) for one in self.calls},
             cut_short=[replace(one, line=moves.line(one.file, one.line)) for one in self.cut_short],
         )
 
