@@ -19,7 +19,7 @@ from tapecheck.record.places import same_holder
 from tapecheck.record.run import Output, Progress, RunRequest, RunResult, run
 from tapecheck.record.story import MIN_RUNS, Story, end_text, real_path
 from tapecheck.record.verdicts import never_ran
-from tapecheck.record.words import times
+from tapecheck.record.words import names_text, times
 from tapecheck.rules import Finding
 from tapecheck.rules.backward_twice.rule import BackwardTwice
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
@@ -36,6 +36,7 @@ from tapecheck.rules.needless_graph.facts import NeedlessGraphFacts
 from tapecheck.rules.needless_graph.rule import NeedlessGraph
 from tapecheck.rules.needless_retain_graph.rule import NeedlessRetainGraph
 from tapecheck.rules.untrained_parameter.rule import UntrainedParameter
+from tapecheck.rules.words import line
 from tapecheck.tape import Span, Tape
 from tapecheck.tape.ranks import parts
 
@@ -153,6 +154,10 @@ def judge(static: Sequence[Finding], tape: Tape, *, directory: str | None = None
     for finding in found_by_run(story):
         if story.blind and finding.code in _NEVER:
             continue
+        if _is_replaced(finding) and (untrained := _untrained(judged)) is not None:
+            # One mistake: the optimizer has those of before.
+            judged[untrained] = _with_those_before(judged[untrained], finding)
+            continue
         if (undecided := _same_failure(story, judged, finding)) is not None and finding.evidence is not None:
             # Where it is said that it fails is not where the library calls backward.
             judged[undecided] = dataclasses.replace(
@@ -185,6 +190,24 @@ def _told(story: Story, found: Finding, confirmed: Sequence[Finding], parameters
     if _frozen(found):
         return any(item.code == found.code and _frozen(item) for item in confirmed)
     return found.code == GradientCut.code and _parameters(found) <= parameters
+
+
+def _is_replaced(finding: Finding) -> bool:
+    """Return whether nothing but their optimizer has the parameters of a finding, while others are trained by none."""
+    return isinstance(finding.facts, GradientCutFacts) and finding.facts.how == "replaced"
+
+
+def _untrained(judged: Sequence[Finding]) -> int | None:
+    """Return which finding says that parameters are in no optimizer, and is confirmed."""
+    return next((n for n, one in enumerate(judged) if one.code == UntrainedParameter.code and _is_confirmed(one)), None)
+
+
+def _with_those_before(untrained: Finding, found: Finding) -> Finding:
+    """Return a finding about parameters that no optimizer has, with those that one has in their place."""
+    names = names_text(list(found.facts.parameters))
+    made = f"the optimizer that is made on {line(found.span, untrained.span)}"
+    note = f"{made} has {names}, which never had a gradient: probably what was there before"
+    return dataclasses.replace(untrained, notes=(*untrained.notes, note))
 
 
 def _frozen(finding: Finding) -> bool:
@@ -246,7 +269,7 @@ def _same(story: Story, left: Finding, right: Finding) -> bool:
         return True
     if left.code not in (GraphKeptAcrossIterations.code, GrowingChain.code):
         return False
-    if _is_confirmed(left) and same_holder(story, left, right):
+    if _is_confirmed(left) and (same_holder(story, left, right) or same_holder(story, right, left)):
         return True
     marks = [label.span for label in left.labels if label.role in ("kept", "carried")]
     others = [label.span for label in right.labels if label.role in ("kept", "carried")]

@@ -32,7 +32,7 @@ from tapecheck.rules.stale_gradient.facts import StaleGradientFacts
 from tapecheck.rules.stale_gradient.rule import StaleGradient
 from tapecheck.rules.stale_saved_tensor.rule import StaleSavedTensor
 from tapecheck.rules.untrained_parameter.rule import UntrainedParameter
-from tapecheck.rules.words import in_full, listed, merged
+from tapecheck.rules.words import Untraining, in_full, listed, merged
 from tapecheck.source import SourceError, read_source
 from tapecheck.source.nodes import Part, last_line, method_called, of_kind
 from tapecheck.tape import Loop, Node, Optimizer, Raised, Site, Span
@@ -136,7 +136,7 @@ def _used_again(story: Story, found: Sequence[Finding]) -> list[Finding]:
 
 def _cleared(story: Story) -> list[Finding]:
     """Return the backward calls of the program's own whose gradients are cleared before any step, each time."""
-    if story.gradients_looked_at or not story.whole or not story.reading.steps:
+    if not story.whole or not story.reading.steps:
         return []
     leaves = story.reading.ledger.leaves
     never = {leaf for leaf, steps in story.without_gradient.items() if steps >= _MIN_STEPS}
@@ -147,7 +147,9 @@ def _cleared(story: Story) -> list[Finding]:
     stepped = {leaf for position, step in story.reading.steps for leaf in gradients.params_at(step.optimizer, position)}
     places: dict[Span, list[str]] = {}
     for leaf, at, count in story.discarded:
-        if leaf in leaves.keys() & stepped and _is_unused(story, at.span, count):
+        # What looks at a gradient may be all that it is computed for, unless a step is to use it that never had one.
+        wanted = leaf in never or not story.gradients_looked_at
+        if leaf in leaves.keys() & stepped and wanted and _is_unused(story, at.span, count):
             places.setdefault(at.span, []).append(story.leaf_text(leaf))
     return _of_leaves(
         story, GradientDiscarded, places, "the gradients of this backward are cleared before any step",
@@ -208,7 +210,11 @@ def _starved(story: Story) -> Finding | None:
     off.
     """
     leaves = story.reading.ledger.leaves
-    never = [number for number, steps in story.without_gradient.items() if number in leaves and steps >= _MIN_STEPS]
+    given = {leaf for leaf, _, _ in story.discarded}
+    never = [
+        number for number, steps in story.without_gradient.items()
+        if number in leaves and number not in given and steps >= _MIN_STEPS
+    ]  # fmt: skip
     if not story.whole or not never:
         return None
     names = [story.leaf_text(number) for number in never]
@@ -217,6 +223,7 @@ def _starved(story: Story) -> Finding | None:
     verb, whose = ("is", "its") if len(names) == 1 else ("are", "their")
     severity: Severity = "warning"
     notes: tuple[str, ...] = ()
+    how: Untraining | None = None
     optimizer = _of_all(story, never)
     if (place := _from_leaf(story)) is not None:
         message = listed(f"{{}} {verb} never trained: the loss is a new leaf", names, known)
@@ -241,6 +248,9 @@ def _starved(story: Story) -> Finding | None:
             it, was = ("it", "this one was") if len(never) == 1 else ("them", "these were")
             notes = (f"{names_text(others)} got gradients, and no optimizer has {it}",)
             advice = f"make the optimizer once the model is complete: {was} probably replaced by then"
+        if others and not any(leaves[number].name for number in never):
+            # Nothing but the optimizer has them any more.
+            how = "replaced"
     else:
         return None
     steps = max(story.without_gradient[number] for number in never)
@@ -251,7 +261,7 @@ def _starved(story: Story) -> Finding | None:
             Label(event.at.span, f"this optimizer steps {'it' if len(never) == 1 else 'them'}", "step")
             for event in story.reading.optimizers.values() if set(event.params) & set(never)
         ),
-        certain=False, facts=GradientCutFacts(parameters=tuple(names)),
+        certain=False, facts=GradientCutFacts(parameters=tuple(names), how=how),
         evidence=Evidence(
             "found-by-run", f"{shown} never had a gradient in {steps_text(steps)}", None,
             {"parameters": names, "steps": steps},

@@ -43,6 +43,8 @@ MIN_RUNS = 3
 UNUSED = "appears to not have been used in the graph"
 _LEVEL = 3
 """So many samples in a row, each half as many iterations later as the one before, tell that no more is kept."""
+_NAMED = 2_000
+"""So many held nodes of a holder are named on a tape: of more, the latest."""
 _COUNTED = 2_000
 """So many kept graph nodes are counted one by one, whatever keeps them."""
 _SECOND_TIME = "backward through the graph a second time"
@@ -79,6 +81,8 @@ class Sample:
     """Bytes that the nodes saved."""
     own: int = 0
     """Bytes that only the kept tensors themselves hold."""
+    held: tuple[int, ...] = ()
+    """The nodes that were held, as far as the tape names them."""
 
 
 @dataclass(slots=True)
@@ -251,7 +255,7 @@ class Story:
                 hold = event
                 key = (event.loop, event.holder, self.file(event.at.file), event.at.line)
                 series = self.held.setdefault(key, Series(event.loop, event.holder, event.at))
-                series.samples.append(Sample(event.index, 0))
+                series.samples.append(Sample(event.index, 0, held=event.nodes))
             elif isinstance(event, Measure):
                 self._measure(event, hold)
 
@@ -383,6 +387,19 @@ class Story:
         """Return file and line at which a run of a loop begins."""
         known = self.reading.loops.get(loop)
         return (self.file(known.event.at.file), known.event.at.line) if known is not None else ("", loop)
+
+    def was_emptied(self, series: Series) -> bool:
+        """Return whether a holder of several graphs let go of all of them, and held others by a later look: a window
+        that is emptied now and then has more at one look than at another by chance.
+        """
+        pairs = zip(series.samples, series.samples[1:], strict=False)
+        return any(
+            len(before.held) > 1
+            and len(after.held) < _NAMED
+            and not set(before.held) & set(after.held)
+            and not set(before.held) & self.reading.ledger.ancestry(after.held).keys()
+            for before, after in pairs
+        )
 
     def runs_of_loop(self, span: Span) -> list[Loop]:
         """Return the runs of the loop that begins at a span, as far as they are on the tape."""

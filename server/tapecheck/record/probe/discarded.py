@@ -62,16 +62,18 @@ class _Thread:
     """What is known of the gradients that one thread's backward calls make.
 
     `open` is the backward that began last. `within` has the parameters of the running step: what its closure gives them
-    is used once the closure returns. `closure` is the backward that last did so.
+    is used once the closure returns. `closure` is the backward that last did so. `evaluates` says that the step was
+    given one, which may clear what came before.
     """
 
-    __slots__ = ("closure", "open", "waiting", "within")
+    __slots__ = ("closure", "evaluates", "open", "waiting", "within")
 
     def __init__(self) -> None:
         self.open: Optional[_Open] = None
         self.waiting: List[_Call] = []
         self.within: Set[int] = set()
         self.closure: Optional[_Open] = None
+        self.evaluates = False
 
 
 class Discarded(GradientsDiscarded):
@@ -121,6 +123,10 @@ class Discarded(GradientsDiscarded):
     def after_step(self) -> None:
         """Note that a step has ended."""
         thread = self._thread()
+        if thread.evaluates:
+            self._forget_unseen()
+            self._used_by(thread.within, evaluated=True)
+            thread.evaluates = False
         if thread.open is not None:
             self._settle(thread)
         thread.within.clear()
@@ -137,20 +143,37 @@ class Discarded(GradientsDiscarded):
         lines = self.recorder.tracer.threads.get(threading.get_ident())
         return lines.stack[-1] if lines is not None and lines.stack else None
 
-    def before_step(self, params: List[Tensor]) -> None:
-        """Tell the calls whose gradients this step uses."""
+    def before_step(self, params: List[Tensor], evaluates: bool) -> None:
+        """Tell the calls whose gradients this step uses, unless it `evaluates` a closure first."""
         thread = self._thread()
         self._settle(thread)
-        keys = thread.within = set(map(id, params))
+        thread.within, thread.evaluates = set(map(id, params)), evaluates
+        if not evaluates:
+            self._used_by(thread.within)
+
+    def _used_by(self, keys: Set[int], *, evaluated: bool = False) -> None:
+        """Tell the calls whose gradients a step uses that has the parameters `keys`.
+
+        Once a closure was `evaluated`, of what is gone it is not known whether the step had it.
+        """
         # What it uses may have been made in other threads: of those nothing is read.
         for other in list(self.threads.values()):
             left = []
             for call in other.waiting:
-                if keys & call.added.keys():
-                    self.used[call.where[0]] = self.used.get(call.where[0], 0) + 1
-                else:
+                mine = keys & call.added.keys()
+                if not mine:
                     left.append(call)
+                elif not evaluated or any(self._is_left(*call.added[key]) for key in mine):
+                    self.used[call.where[0]] = self.used.get(call.where[0], 0) + 1
             other.waiting = left
+
+    def _is_left(self, reference: weakref.ref[Tensor], version: int) -> bool:
+        """Return whether a parameter has the gradient of a version still, or that with something added to it."""
+        parameter = reference()
+        if parameter is None or not self.recorder.walks.may_read(parameter):
+            return False
+        now = _version(parameter)
+        return now == version or (now is not None and self._zero(parameter) is False)
 
     def write(self) -> None:
         """Write what became of the gradients of each place."""

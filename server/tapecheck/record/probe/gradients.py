@@ -104,6 +104,8 @@ class UsedGradients(GradientsUsed):
         # With the parameters whose used gradients were looked at when such a call began, by identity.
         self._between: Dict[Optional[Place], Tuple[Where, Dict[int, weakref.ref[Tensor]]]] = {}
         self._unknown: Set[Optional[Place]] = set()
+        # By the number of an optimizer that evaluates a closure within its step; None where nothing of it is kept.
+        self._evaluating: Dict[int, Optional[Dict[int, Tensor]]] = {}
         # The backward calls that had been let pass when gradients were looked at last.
         self._passed = 0
         self.told: Dict[Tuple[int, Optional[Place]], None] = {}
@@ -144,11 +146,16 @@ class UsedGradients(GradientsUsed):
                 elif found is not None and found != ZEROS:
                     entry.added, entry.value = entry.place, None
 
-    def before_step(self, number: int, optimizer: Optimizer, params: List[Tensor]) -> None:
-        """Tell of the gradients that this step uses with what an earlier step has used; keep those of this one."""
-        values = self.recorder.reader.values
+    def before_step(self, number: int, optimizer: Optimizer, params: List[Tensor], evaluates: bool) -> None:
+        """Tell of the gradients that this step uses with what an earlier step has used; keep those of this one.
+
+        One that `evaluates` a closure uses what that leaves.
+        """
         count = self.steps[number] = self.steps.get(number, 0) + 1
-        self._compare(number, {id(p) for p in params})
+        if evaluates:
+            self._evaluating[number] = None
+        else:
+            self._compare(number, {id(p) for p in params})
         place = self.recorder.tracer.lines().place
         here = self.from_place[number, place] = self.from_place.get((number, place), 0) + 1
         if here > _STEPS:
@@ -161,12 +168,28 @@ class UsedGradients(GradientsUsed):
         owners = self._look_at_others()
         if count <= _STEPS:
             self._count_frozen(number, optimizer)
+        if evaluates:
+            self._evaluating[number] = owners
+        else:
+            self._keep(number, params, owners)
+
+    def after_step(self, number: int, params: List[Tensor]) -> None:
+        """Tell of the gradients that a step has used which evaluated a closure, and keep them."""
+        if number in self._evaluating:
+            owners = self._evaluating.pop(number)
+            self._compare(number, {id(p) for p in params})
+            if owners is not None:
+                self._keep(number, params, owners)
+
+    def _keep(self, number: int, params: List[Tensor], owners: Dict[int, Tensor]) -> None:
+        """Keep the gradients that a step uses; `owners` are other leaves, by the identity of a gradient of theirs."""
+        values, leaves = self.recorder.reader.values, self.recorder.reader.leaves
         sized = [
             (values.size_of(g), index, p, g) for index, p in enumerate(params) for g in (_GRADIENT(p),) if g is not None
         ]
         sized.sort(key=_SIZE)
         kept: List[_Used] = []
-        folded: Optional[List[int]] = [] if count <= _STEPS and _of_several(self.recorder.torch) else None
+        folded: Optional[List[int]] = [] if self.steps[number] <= _STEPS and _of_several(self.recorder.torch) else None
         apart: List[Tuple[int, int, int]] = []
         left = _MOST
         for size, index, parameter, gradient in sized:

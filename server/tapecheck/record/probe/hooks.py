@@ -113,20 +113,20 @@ def install(torch: ModuleType, recorder: Recording) -> Callable[[], None]:
     keep_uncompiled()
     around_all = [getattr(optimizers, "_global_optimizer_%s_hooks" % when, ()) for when in ("pre", "post")]
 
-    def before(optimizer: Optimizer, args: Sized, words: object) -> None:
+    def before(optimizer: Optimizer, args: Sized, words: Mapping[str, object]) -> None:
         if not recorder.failures and not compiling():
             begins(optimizer, args, words)
         if due:
             trip[due.popitem()[0]]
 
-    def begins(optimizer: Optimizer, args: Sized, words: object) -> None:
+    def begins(optimizer: Optimizer, args: Sized, words: Mapping[str, object]) -> None:
         paused = alone = False
         with Guard(recorder):
             recorder.rests.wake(sys._getframe(1))
             paused = tracer.trace is not None and tracer.pause()
             if tracer.paused is not None:
                 tracer.overslept()
-            alone = changes.before_step(optimizer)
+            alone = changes.before_step(optimizer, len(args) > 1 or bool(words))
         if not paused:
             return
         with Guard(recorder):

@@ -231,8 +231,11 @@ class Changes(InPlaceChanges):
                 for p in group["params"]:
                     yield p, made
 
-    def before_step(self, optimizer: Optimizer) -> bool:
-        """Return an optimizer is about to step; whether all that runs until it has is torch's own code."""
+    def before_step(self, optimizer: Optimizer, evaluates: bool) -> bool:
+        """Return, of an optimizer that is about to step, whether all that runs until it has is torch's own code.
+
+        One that `evaluates` is given a closure, or what may be one.
+        """
         recorder = self.recorder
         if recorder.disabled or recorder.ended:
             return False
@@ -264,8 +267,8 @@ class Changes(InPlaceChanges):
             watched.plain = all(type(p) in plain for p in params)
             watched.own = watched.plain and type(optimizer).__module__.startswith("torch.optim.")
         recorder.reader.values.allow()
-        recorder.discarded.before_step(params)
-        recorder.gradients.before_step(watched.number, optimizer, params)
+        recorder.discarded.before_step(params, evaluates)
+        recorder.gradients.before_step(watched.number, optimizer, params, evaluates)
         if watched.plain:
             self._steps(watched, params)
         else:
@@ -327,6 +330,7 @@ class Changes(InPlaceChanges):
             return
         # Not those from before the step: a step that raises has no end, and they would be kept alive.
         params = _params_of(optimizer)
+        recorder.gradients.after_step(watched.number, params)
         if len(params) != len(watched.versions):
             return
         if watched.plain:

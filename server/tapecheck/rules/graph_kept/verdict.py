@@ -20,6 +20,7 @@ _WORTH_TELLING = 1 << 16
 def verdict(story: Story, finding: Finding) -> Evidence | None:
     mine = [series for series in story.held.values() if holds_there(story, series, finding)]
     growing = [series for series in mine if series.grows] or [series for series in mine if series.grows_in_steps]
+    growing = [series for series in growing if not story.was_emptied(series)]
     if growing:
         return _confirmed(story, finding, growing)
     ran = story.count(finding.span)

@@ -1,0 +1,107 @@
+"""One mistake is told once, by what is true of it: holders with two names, replaced parameters, cleared gradients."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from tests.cases.recorded import record_all
+
+KEPT = """
+from collections import defaultdict
+import torch
+from torch import nn
+
+net = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+STATS = {made}
+
+class Log:
+    def __init__(self, store):
+        self.store = store
+
+    def add(self, value):
+        {add}
+
+log = Log(STATS)
+for step in range(9):
+    loss = net(torch.randn(8, 4)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    log.add(loss)
+"""
+TRAINED = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(4, 8), nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.head(self.body(x).relu())
+
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+{before}
+for step in range(6):
+    loss = net(torch.randn(8, 4)).pow(2).mean()
+    {clear}
+    loss.backward()
+    {after}
+    optimizer.step()
+"""
+LEAKS = [
+    KEPT.format(made=made, add=add)
+    for made, add in (
+        ("defaultdict(list)", 'self.store["loss"].append(value)'),
+        ('{"loss": []}', 'self.store["loss"].append(value)'),
+        ("defaultdict(float)", 'self.store["loss"] += value'),
+        ("defaultdict(lambda: defaultdict(list))", 'self.store["train"]["loss"].append(value)'),
+        ("[]", "self.store.append(value)"),
+    )
+]
+REPLACED = [
+    TRAINED.format(before=before, clear="optimizer.zero_grad()", after="pass")
+    for before in (
+        "net.head = nn.Linear(8, 2)",
+        "net.head = nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 2))",
+        "net.body.weight = nn.Parameter(torch.randn(8, 4))",
+        "for name in ('body', 'head'): setattr(net, name, nn.Linear(*{'body': (4, 8), 'head': (8, 3)}[name]))",
+    )
+]
+CLEARED = [
+    TRAINED.format(before="pass", clear="pass", after=after)
+    for after in (
+        "optimizer.zero_grad()",
+        "nn.utils.clip_grad_norm_(net.parameters(), 1.0); optimizer.zero_grad()",
+        "norm = net.body.weight.grad.norm().item(); optimizer.zero_grad()",
+        "net.head.zero_grad(); net.body.zero_grad(); total = nn.utils.clip_grad_norm_(net.parameters(), 1.0)",
+    )
+]
+
+
+def test_one_mistake_is_told_once(tmp_path: Path) -> None:
+    programs = [*((text, "TAPE201") for text in LEAKS), *((text, "TAPE405") for text in REPLACED)]
+    programs += [(text, "TAPE404") for text in CLEARED]
+    paths = [tmp_path / f"p{number}.py" for number in range(len(programs))]
+    for path, (text, _) in zip(paths, programs, strict=True):
+        path.write_text(textwrap.dedent(text).lstrip("\n"))
+    told = {}
+    for (text, code), item in zip(programs, record_all(paths), strict=True):
+        positive = [
+            one.code for one in item.findings
+            if one.evidence is not None and one.evidence.verdict in ("confirmed", "found-by-run")
+        ]  # fmt: skip
+        if positive != [code]:
+            told[text] = positive
+        if code == "TAPE405":
+            (finding,) = [one for one in item.findings if one.code == code]
+            assert any("probably what was there before" in note for note in finding.notes), text
+    assert told == {}
