@@ -43,7 +43,7 @@ def to_their_files(
     _keep_what_is_needed(files, callers)
     _leave_unrecorded((*files, *callers), projects)
     homes = {real_path(file.path): file for file in files if not file.texts}
-    known = {(one.code, real_path(one.span.file), one.span.line) for file in files for one in file.findings}
+    known = {_told(one) for file in files for one in file.findings}
     efforts: dict[str, Effort] = {}
     unedited = {id(file) for file in (callers if edited else (*files, *callers))}
     for file in sorted((*files, *callers), key=lambda file: real_path(file.path)):
@@ -51,25 +51,28 @@ def to_their_files(
         for finding in file.elsewhere:
             place = real_path(finding.span.file)
             home = homes.get(place)
-            if home is None or (home.rewrite is not None and id(file) in unedited):
-                if home is not None and _switched_off(home, finding):
+            if home is None:
+                left.append(finding)
+            elif home.rewrite is not None and id(file) in unedited:
+                if _switched_off(home, finding):
                     _drop_unused(home, finding)
                 else:
                     left.append(finding)
-                continue
-            if (finding.code, place, finding.span.line) in known and not _surer(home, finding):
-                continue
-            known.add((finding.code, place, finding.span.line))
-            if list(wanted_of([finding], rules, projects)):
-                fixes: list[Fix] = []
-                if mend is not None:
-                    fixes = mend(file.path, finding, efforts.setdefault(place, Effort()))
-                _add(home, finding, fixes, place)
-            else:
-                _drop_unused(home, finding)
+            elif _told(finding) not in known or _surer(home, finding):
+                known.add(_told(finding))
+                if list(wanted_of([finding], rules, projects)):
+                    mended = mend(file.path, finding, efforts.setdefault(place, Effort())) if mend is not None else []
+                    _add(home, finding, mended, place)
+                else:
+                    _drop_unused(home, finding)
         file.elsewhere = left
     for place, effort in efforts.items():
         homes[place].incomplete += untried(effort, len(homes[place].findings))
+
+
+def _told(finding: Finding) -> tuple[str, str, int]:
+    """Return what findings have in common that say the same."""
+    return finding.code, real_path(finding.span.file), finding.span.line
 
 
 def _keep_what_is_needed(files: Sequence[Checked], callers: Sequence[Checked]) -> None:

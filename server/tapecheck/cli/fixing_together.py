@@ -35,6 +35,13 @@ _FOUND = ("findings", "fixes", "elsewhere", "retained", "calls", "incomplete", "
 """What a check finds in a file, beside what editing it comes to."""
 
 
+def _note_edited(files: Mapping[str, _File], rests_on: set[str]) -> None:
+    """Note that a fix has edited some files together, and which others it rests on."""
+    for path, known in files.items():
+        known.touched = True
+        known.others |= (files.keys() | rests_on) - {path}
+
+
 @dataclass(slots=True)
 class _File:
     """One of the files that may be edited: as it was read, as it is now, and the lines that say what was done.
@@ -267,13 +274,7 @@ class Together:
         """Make the preferred fix that may be made, in all its files; return whether there was one."""
         # What was found, and that a fix holds, rests on the edits that were made before.
         rests_on = {path for path, known in self._known.items() if known is not None and known.now is not known.first}
-        shown, memory = self._open_files(), self._memory
-        fixes = fixes_for(report, finding, open_files=shown, memory=memory, effort=effort)
-        if self.wanted.alternative:
-            fixes = fixes[self.wanted.alternative - 1 : self.wanted.alternative]
-        for fix in fixes:
-            if fix.applicability != "safe" and self.wanted.edit != "unsafe":
-                continue
+        for fix in self._wanted_fixes(report, finding, effort):
             edited = self._edited(fix)
             if edited is None:
                 continue
@@ -285,20 +286,25 @@ class Together:
                 words = f"{line}, {not_made(against, home.now.path)}"
                 home.checked.refused.append(f"{finding.code} {words}")
                 continue
-            files = [known for known, _ in edited.values()]
+            files = {path: known for path, (known, _) in edited.items()}
             if not self._goes_on(list(edited.values()), states):
                 continue
-            teller = home if any(known is home for known in files) else files[0]
+            teller = home if any(known is home for known in files.values()) else next(iter(files.values()))
             teller.done.append(f"{finding.code} {line}")
             if self.wanted.lines:
                 # The check of the file by itself may have found nothing there, or nothing that is safe to mend.
                 place = f"{home.checked.path}:{finding.span.line}:"
                 home.checked.refused = [told for told in home.checked.refused if place not in told]
-            for path, (known, _) in edited.items():
-                known.touched = True
-                known.others |= (edited.keys() | rests_on) - {path}
+            _note_edited(files, rests_on)
             return True
         return False
+
+    def _wanted_fixes(self, report: Report, finding: Finding, effort: Effort) -> list[Fix]:
+        """Return the fixes of a finding that may be made, the preferred one first."""
+        fixes = fixes_for(report, finding, open_files=self._open_files(), memory=self._memory, effort=effort)
+        if self.wanted.alternative:
+            fixes = fixes[self.wanted.alternative - 1 : self.wanted.alternative]
+        return [fix for fix in fixes if fix.applicability == "safe" or self.wanted.edit == "unsafe"]
 
     def _goes_on(self, edited: list[tuple[_File, Document]], states: set[tuple[str, ...]]) -> bool:
         """Make edits, unless they lead back to a state that the files had before; return whether they are made."""

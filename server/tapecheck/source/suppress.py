@@ -12,7 +12,7 @@ import difflib
 import io
 import re
 import tokenize
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -206,12 +206,12 @@ def unused(source: Source, hidden: Iterable[Hidden], known: Iterable[tuple[str, 
     statements = list(_simple_statements(source.tree))
     found: list[Unused] = []
     for row, start, comment, one in _placed(source):
-        here = [other for other in findings if one.whole_file or row in _rows(other, statements)]
+        here = [(other.code, other.name) for other in findings if one.whole_file or row in _rows(other, statements)]
         names = sorted(one.names)
-        idle = [name for name in names if not any(names_rule([name], other.code, other.name) for other in here)]
+        idle = _naming_none(names, here)
         if not idle:
             continue
-        unknown = [name for name in idle if not any(names_rule([name], *rule) for rule in rules)]
+        unknown = _naming_none(idle, rules)
         named = tuple(name for name in idle if name != ALL_RULES)
         if len(idle) < len(names) or one.others:
             first, last, text = start + one.first, start + one.last, one.without(idle, comment)
@@ -219,6 +219,11 @@ def unused(source: Source, hidden: Iterable[Hidden], known: Iterable[tuple[str, 
             first, last, text = _without_comment(source.lines[row - 1], start + one.start, start + one.end)
         found.append(Unused(row, first + 1, last + 1, text, named, tuple(unknown)))
     return found
+
+
+def _naming_none(names: list[str], rules: Sequence[tuple[str, str]]) -> list[str]:
+    """Return those of some names that name none of some rules, given by code and name."""
+    return [name for name in names if not any(names_rule([name], *rule) for rule in rules)]
 
 
 def _without_comment(line: str, first: int, last: int) -> tuple[int, int, str]:

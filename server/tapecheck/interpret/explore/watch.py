@@ -396,10 +396,7 @@ class Watcher:
     ) -> Stake:
         """Return what hangs on an expression having this value, and not one of the side that was not evaluated."""
         graph = present.graph(value)
-        graphs = [present.graph_of(name) for name in side.read]
-        if Graph.STALE in graphs or (bool(graph) != any(graphs) and not (graph and side.facts.called)):
-            return Stake.VERDICT
-        if isinstance(value, Tensor) and (is_leaf(value) or (not graph and present.builds(side))):
+        if _has_another_graph(present, side, value, graph):
             return Stake.VERDICT
         if graph or _stands_for_another(present, value, side):
             return Stake.CERTAINTY
@@ -697,10 +694,22 @@ def _receivers(node: ast.AST) -> dict[str, set[str]]:
 
 def _is_of_library(present: Present, node: ast.AST, name: str, bodies: Iterable[Body]) -> bool:
     """Return whether all that a loop asks for a method is of a library that is no base of the classes which have it."""
-    owners = [present.value(body.owner.name) if body.owner is not None else ABSENT for body in bodies]
-    bases = [owner.library_bases() if isinstance(owner, Class) else ("",) for owner in owners]
-    known = {path.partition(".")[0] for one in bases for path in one}
+    known = {path.partition(".")[0] for body in bodies for path in _library_bases(present, body)}
     stored = {part.id for part in of_kind(node, ast.Name) if isinstance(part.ctx, ast.Store)}
     asked = [id_of(part.value) for part in of_kind(node, ast.Attribute) if part.attr == name]
     libraries = [present.library(one) if one and one not in stored else "" for one in asked]
     return "" not in known and all(library and library not in known for library in libraries)
+
+
+def _has_another_graph(present: Present, side: Side, value: Value, graph: Graph) -> bool:
+    """Return whether a value has a graph where what a side reads has none, an old one, or the other way round."""
+    graphs = [present.graph_of(name) for name in side.read]
+    if Graph.STALE in graphs or (bool(graph) != any(graphs) and not (graph and side.facts.called)):
+        return True
+    return isinstance(value, Tensor) and (is_leaf(value) or (not graph and present.builds(side)))
+
+
+def _library_bases(present: Present, body: Body) -> Iterable[str]:
+    """Return which classes of libraries a method's class has, "" where that is not known."""
+    owner = present.value(body.owner.name) if body.owner is not None else ABSENT
+    return owner.library_bases() if isinstance(owner, Class) else ("",)

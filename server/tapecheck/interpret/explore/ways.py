@@ -52,11 +52,7 @@ def ways_after(way: Way, world: World, watcher: Watcher, dull: set[Place], names
     patterns = way.policy.patterns
     end = world.writer.tape.events[-1]
     raised = isinstance(end, End) and end.how == "raised"
-    found: list[Way] = []
-    if way.turned is not None and not way.once and len(patterns[way.turned]) == 1:
-        asked_now = world.choices.asked.get(way.turned)
-        if way.repeated or (way.raised and asked_now is not None and asked_now.times > 1):
-            found += in_turns(way)
+    found = [*in_turns(way)] if _may_take_turns(way, world) else []
     heads = _heads(world)
     turned = {heads.get(place, place) for place in patterns}
     if len(turned) > limits.MAX_TURNED:
@@ -72,6 +68,14 @@ def ways_after(way: Way, world: World, watcher: Watcher, dull: set[Place], names
         policy = Policy({**patterns, place: (not asked.default,)}, way.policy.by_default)
         found.append(Way(policy, place, asked.default, asked.times > 1, raised, once))
     return found
+
+
+def _may_take_turns(way: Way, world: World) -> bool:
+    """Return whether the condition that a way has turned may be answered one way and the other when asked again."""
+    if way.turned is None or way.once or len(way.policy.patterns[way.turned]) != 1:
+        return False
+    asked_now = world.choices.asked.get(way.turned)
+    return way.repeated or (way.raised and asked_now is not None and asked_now.times > 1)
 
 
 def _can_matter(place: Place, asked: Asked, world: World, watcher: Watcher, names: set[str]) -> bool:

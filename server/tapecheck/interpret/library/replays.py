@@ -122,27 +122,32 @@ def summed(world: World, leaves: Mapping[int, Tensor], traversal: Traversal) -> 
 
     What it adds to a gradient of theirs which a later call has overwritten is noted.
     """
-    replays, ledger = world.modes.replays, world.writer.ledger
+    replays = world.modes.replays
     if replays is None or not replays.calls:
         return set()
-    users: dict[int, set[int]] = {}
-    for number in traversal.executed:
-        region = ledger.regions.get(number)
-        inside = region is not None and region.call.first in replays.calls
-        for source in ledger.nodes[number].inputs if number in ledger.nodes else ():
-            users.setdefault(source, set()).add(region.call.first if inside and region is not None else -1)
+    users = _users(world, replays, traversal)
     from_graphs = {number for number in leaves if -1 not in users.get(number, {-1}) and len(users[number]) == 1}
-    told = False
     for number, tensor in leaves.items():
         gradient, by, generation = replays.gradients.get(number, (None, None, 0))
-        if by is None or gradient is not tensor.grad or generation == len(replays.began) or told:
-            continue
-        told = True
-        at, name = traversal.backward.at, tensor.name
-        world.writer.emit(Overwritten(at, "gradient", by, replays.began[generation], number, name))
+        if by is not None and gradient is tensor.grad and generation != len(replays.began):
+            at, name = traversal.backward.at, tensor.name
+            world.writer.emit(Overwritten(at, "gradient", by, replays.began[generation], number, name))
+            break
     averaged = world.modes.averaged
     elsewhere = {number for number in leaves if leaves[number].storage.id in averaged}
     return {number for number in from_graphs - elsewhere if leaves[number].grad is None}
+
+
+def _users(world: World, replays: Replays, traversal: Traversal) -> dict[int, set[int]]:
+    """Return which calls in CUDA graphs use each node and leaf that a backward comes to, -1 for what is in none."""
+    ledger = world.writer.ledger
+    users: dict[int, set[int]] = {}
+    for number in traversal.executed:
+        region = ledger.regions.get(number)
+        call = region.call.first if region is not None and region.call.first in replays.calls else -1
+        for source in ledger.nodes[number].inputs if number in ledger.nodes else ():
+            users.setdefault(source, set()).add(call)
+    return users
 
 
 def given(world: World, leaves: Mapping[int, Tensor], had_none: set[int], at: Site) -> None:

@@ -179,7 +179,7 @@ def used(torch: Torch, name: str, every: list[Tensor | Unknown], result: Value, 
     first = shards[0]
     leaf = world.modes.of_shards.get(first.storage.id, first.node)
     others = [value for value in every if value not in shards]
-    if others and all(isinstance(value, Tensor) and value.grad is None for value in others):
+    if others and _are_data(others):
         if _runs_through_weight(name) and every[0] in others and not _is_gradient(every[0]):
             world.writer.emit(ShardUse(world.position.site(node), leaf, None, "op"))
             torch.fail(node, "got mixed torch.Tensor and DTensor")
@@ -191,6 +191,10 @@ def used(torch: Torch, name: str, every: list[Tensor | Unknown], result: Value, 
 def _runs_through_weight(name: str) -> bool:
     """Whether an op is a layer: the facts of a module have the name of its class."""
     return name.startswith(_LAYERS) or name[:1].isupper()
+
+
+def _are_data(values: Iterable[Tensor | Unknown]) -> bool:
+    return all(isinstance(value, Tensor) and value.grad is None for value in values)
 
 
 def _is_gradient(value: Tensor | Unknown) -> bool:

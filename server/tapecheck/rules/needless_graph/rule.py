@@ -52,15 +52,11 @@ class NeedlessGraph(Rule):
         for key, (reading, found) in unused.items():
             # One that trains does so once a condition is met that no iteration seen here has met.
             is_told = key not in used and (key[0] in trained or not found.loop.event.trains)
-            # What such a loop computes was meant to be trained on: where the graph is lost is the finding.
-            if not is_told or _cuts_training(reading, found.loop, cutting) or _switched_off(readings, found.node.at):
+            if not is_told or _is_no_waste(readings, reading, found.loop, found.node, cutting):
                 continue
             if key[0] not in told and not _within_another(reading, found, unused.keys() - used):
                 calls = trained.get(key[0], set()) | needed.get(key[0], set())
-                finding = told[key[0]] = self._finding(reading, found, calls)
-                if not _recording(reading):
-                    text = f"`{reading.tape.started}` is not called under `torch.no_grad()`"
-                    rest_on(finding, Assumption("caller", finding.span, text))
+                told[key[0]] = self._finding(reading, found, calls)
         return [*told.values(), *self._of_passes(readings, told.keys())]
 
     def _of_passes(self, readings: Sequence[Reading], told: Set[Span]) -> Iterator[Finding]:
@@ -74,7 +70,7 @@ class NeedlessGraph(Rule):
             # What a function computes is needed where another call of it learns from that.
             if node is None or span in needed:
                 continue
-            if _cuts_training(one.reading, one.loop, cutting) or _switched_off(readings, node.at):
+            if _is_no_waste(readings, one.reading, one.loop, node, cutting):
                 continue
             if not any(outer in told for outer in (one.loop.event.at.span, *one.path)) and _in_vain(one):
                 yield self._finding_of_pass(one, node, span)
@@ -103,7 +99,7 @@ class NeedlessGraph(Rule):
         if call is not None:
             labels.append(Label(call, "called from here, no backward needs its graphs", "called"))
         labels += (label for label in called_from(reading, at, at) if label.span != call)
-        return Finding(
+        finding = Finding(
             self.code, self.name, self.severity, at.span,
             "graphs built in this loop are never used (missing `torch.no_grad()`)" if found.certain
             else "possible graphs of this loop are never used (missing `torch.no_grad()`)",
@@ -113,6 +109,10 @@ class NeedlessGraph(Rule):
             facts=NeedlessGraphFacts(loop=at.span, calls=tuple(at.stack)),
             notes=("no backward walks these graphs, and they keep the activations of each iteration until it ends",),
         )  # fmt: skip
+        if not _recording(reading):
+            text = f"`{reading.tape.started}` is not called under `torch.no_grad()`"
+            rest_on(finding, Assumption("caller", at.span, text))
+        return finding
 
 
 def _help(trains: bool) -> str:
@@ -245,6 +245,13 @@ def _needed(readings: Sequence[Reading]) -> set[Span]:
     """Return the places that build what is used, and the calls that lead to them."""
     sites = {reading.ledger.nodes[node].at for reading in readings for node in reading.noticed}
     return {span for site in sites for span in (site.span, *site.stack)}
+
+
+def _is_no_waste(readings: Sequence[Reading], reading: Reading, loop: LoopRun, node: Node, cutting: set[Span]) -> bool:
+    """Return whether a graph that nothing walks was meant to be trained on, where what loses it is the finding, or the
+    program sees to it elsewhere.
+    """
+    return _cuts_training(reading, loop, cutting) or _switched_off(readings, node.at)
 
 
 def _cuts_training(reading: Reading, loop: LoopRun, cutting: set[Span]) -> bool:
