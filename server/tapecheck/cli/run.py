@@ -95,10 +95,7 @@ def run_script(options: argparse.Namespace) -> int:
     as found.
     """
     program = _program(options, wanted_rules(options))
-    for name in _misplaced(program, options):
-        say(f"{name} follows the script and is passed to it; put options of `tapecheck run` before the script")
-    if program.request.launcher and (starting := _starts_processes(program)):
-        say(f"{starting} starts processes itself: if the ranks wait for ever, run it without --ranks and --launcher")
+    _doubt_options(program, options)
     checked = program.checked
     aside = options.output_format not in FOR_PEOPLE
     told = PassedOn()
@@ -157,6 +154,14 @@ def _show(checked: Checked, page: html.Run, options: argparse.Namespace, cut_sho
             _write_page(options.output_file, page)
         else:
             write(html.render(page))
+
+
+def _doubt_options(program: _Program, options: argparse.Namespace) -> None:
+    """Say which options may not be meant as they are given."""
+    for name in _misplaced(program, options):
+        say(f"{name} follows the script and is passed to it; put options of `tapecheck run` before the script")
+    if program.request.launcher and (starting := _starts_processes(program)):
+        say(f"{starting} starts processes itself: if the ranks wait for ever, run it without --ranks and --launcher")
 
 
 def _misplaced(program: _Program, options: argparse.Namespace) -> list[str]:

@@ -153,7 +153,7 @@ def explain_retain(telling: Telling, span: Span) -> str:
             own += here
             whole = whole and reading.complete
             ids = {run.backward.id for run in here}
-            growing = growing or any(run.backward.id in ids for chain in reading.growing_chains for run in chain.runs)
+            growing = growing or not ids.isdisjoint(_chained(reading))
             needing += _needed_by(telling, reading, ids, span)
     details = list(dict.fromkeys(needing))[:MAX_NAMES]
     if any(run.backward.create == "yes" for run in own):
@@ -167,6 +167,11 @@ def explain_retain(telling: Telling, span: Span) -> str:
     if growing and not any(telling.reported(run.at.span, GrowingChain.code) for run in own):
         details.append("each backward walks the graphs of all earlier iterations: slower every time")
     return page(head, details)
+
+
+def _chained(reading: Reading) -> set[int]:
+    """Return the backwards that walk growing chains."""
+    return {run.backward.id for chain in reading.growing_chains for run in chain.runs}
 
 
 def _needed_by(telling: Telling, reading: Reading, own: set[int], span: Span) -> Iterator[str]:

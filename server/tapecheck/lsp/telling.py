@@ -138,19 +138,22 @@ class Telling:
             return leaf.name
         parts = [leaf.name.partition(".")[2]]
         for span in (leaf.at.span, *leaf.at.stack):
-            around = [one for one in self.outline.assignments if one[0].file == span.file and one[0].holds(span)]
-            if not around:
+            target = self._assigned_around(span)
+            if target is None:
                 if span.file == self.source.path and self.outline.is_returned(span):
                     continue
                 break
-            target = max(around, key=lambda one: (one[0].line, one[0].column))[1]
             parts.append(target.removeprefix("self."))
             if not target.startswith("self."):
                 break
         else:
             parts = parts if len(parts) == 1 else [*parts, "self"]
-        named = ".".join(part for part in reversed(parts) if part)
-        return named if len(parts) > 1 else leaf.name
+        return ".".join(filter(None, reversed(parts))) if len(parts) > 1 else leaf.name
+
+    def _assigned_around(self, span: Span) -> str | None:
+        """Return the target of the innermost assignment around a place, None where there is none."""
+        around = [one for one in self.outline.assignments if one[0].file == span.file and one[0].holds(span)]
+        return max(around, key=lambda one: (one[0].line, one[0].column))[1] if around else None
 
     def leaves(self, reading: Reading, leaves: Iterable[int]) -> str:
         """Return how many parameters, and which: by name where they are few, else by the modules they belong to."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, TypeVar
@@ -546,16 +546,10 @@ def _join_tables(
     """Certain and possible saves over leaves; an entry about a tensor that a leaf did not have, or that could not
     require grad there, says nothing.
     """
-    entries = {
-        (thing, trigger)
-        for leaf in leaves
-        for thing, triggers in (*leaf.saving.saves.items(), *leaf.saving.may_save.items())
-        for trigger in triggers
-    }
     certain: dict[str, list[str]] = {}
     possible: dict[str, list[str]] = {}
     every, triggers = frozenset().union(*inputs), frozenset().union(*able)
-    for thing, trigger in sorted(entries):
+    for thing, trigger in sorted(set().union(*map(_saved_by, leaves))):
         base = trigger.removesuffix(OTHER)
         asked = [
             leaf
@@ -567,6 +561,13 @@ def _join_tables(
         sure = bool(asked) and all(trigger in leaf.saving.saves.get(thing, ()) for leaf in asked)
         (certain if sure else possible).setdefault(thing, []).append(trigger)
     return {k: tuple(v) for k, v in certain.items()}, {k: tuple(v) for k, v in possible.items()}
+
+
+def _saved_by(leaf: OpFact) -> Iterator[tuple[str, str]]:
+    """Yield what a leaf saves, or may save, with what triggers it."""
+    for table in (leaf.saving.saves, leaf.saving.may_save):
+        for thing, triggers in table.items():
+            yield from ((thing, trigger) for trigger in triggers)
 
 
 def _join_inputs(
