@@ -327,6 +327,14 @@ class _Judges:
             if rule.unfinished:
                 yield from (one.certain and rule.of_absence for one in self.findings(tapes, [rule.code]))
 
+    def told(self, tapes: Sequence[Tape], further: Tape | None) -> frozenset[object]:
+        """Return what tells the findings over tapes, with a further one that nobody keeps, from others."""
+        every = [*tapes, further] if further is not None else list(tapes)
+        found = judge(
+            every, select=self.codes, read=lambda tape: Reading(tape) if tape is further else self._read(tape)
+        )
+        return frozenset((one.key, one.certain) for one in found)
+
     def _read(self, tape: Tape) -> Reading:
         # The reading keeps its tape, whose id stays its own. What is asked about is judged again with the others.
         known = self._readings.get(id(tape))
@@ -371,6 +379,7 @@ def check(
                 open_files=open_files,
                 ask=judges.resting,
                 lacks=judges.lacks,
+                told=judges.told,
                 asked=asked,
                 memory=memory.starts if memory is not None else None,
                 log=log,

@@ -123,6 +123,7 @@ def test_functions_that_were_not_started_are_named(monkeypatch: pytest.MonkeyPat
 def test_conditions_that_were_not_tried_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "FURTHER_WORK", 0)
     monkeypatch.setattr(limits, "FURTHER_TIMES", 0)
+    monkeypatch.setattr(limits, "PROBE_TIMES", 0)
     undecided = "if len(sys.argv) > 5:\n    pass\nelse:\n    loss.backward()\n"
     program = f"import sys\n{HEAD}loss = net(x).mean()\n{undecided}"
     report = check(from_text(program + "loss.backward()\n", "untried.py"))
@@ -134,6 +135,7 @@ def test_conditions_that_were_not_tried_are_counted(monkeypatch: pytest.MonkeyPa
 def test_a_limit_in_another_file_is_told_of_that_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "FURTHER_WORK", 0)
     monkeypatch.setattr(limits, "FURTHER_TIMES", 0)
+    monkeypatch.setattr(limits, "PROBE_TIMES", 0)
     undecided = "    if len(sys.argv) > 5:\n        pass\n    else:\n        loss.backward()\n"
     lib = tmp_path / "lib.py"
     lib.write_text("import sys\n" + "\n" * 40 + f"def train(loss):\n{undecided}")
@@ -156,6 +158,7 @@ def test_more_effort_looks_further(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_can_only_make_a_finding_less_certain_is_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "FURTHER_WORK", 0)
     monkeypatch.setattr(limits, "FURTHER_TIMES", 0)
+    monkeypatch.setattr(limits, "PROBE_TIMES", 0)
     program = f"import sys\n{HEAD}if len(sys.argv) > 5:\n    x = x * 2\n{TWICE}"
     report = check(from_text(program, "certainty.py"))
     assert ([finding.code for finding in report.findings], limits_of(report)) == (["TAPE101"], [])

@@ -60,6 +60,7 @@ def test_a_condition_beside_a_finding_changes_nothing_of_it(program: str) -> Non
 def test_a_limit_is_told_where_more_effort_would_look_further(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "FURTHER_WORK", 0)
     monkeypatch.setattr(limits, "FURTHER_TIMES", 0)
+    monkeypatch.setattr(limits, "PROBE_TIMES", 0)
     beside = _beside(program, "drawn.random() < 0.5")
     cut = [one for one in _check(beside).findings if any(on.kind == "limit" for on in one.rests_on)]
     assert all(not one.certain and any("work limit was reached" in note for note in one.notes) for one in cut)

@@ -67,9 +67,9 @@ def judge(
 
 def _found(rule: Rule, readings: Sequence[Reading]) -> list[Finding]:
     """Return the findings of a rule over the tapes of one program, with what they rest on."""
-    entering = [reading for reading in readings if not reading.tape.passes_by]
+    entering = [reading for reading in readings if not reading.tape.refutes_only]
     found = merged(rule.judge(entering))
-    if found and rule.of_absence and len(entering) < len(readings):
+    if found and len(entering) < len(readings):
         shown = {finding.key for finding in found}
         found = [finding for finding in merged(rule.judge(readings)) if finding.key in shown]
     found = weigh(rule, found, entering)

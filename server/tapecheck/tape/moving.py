@@ -161,7 +161,7 @@ class MovedTape(Tape):
     def __init__(self, tape: Tape, moves: Moves) -> None:
         self.producer = tape.producer
         self.started, self.uncalled = tape.started, tape.uncalled
-        self.by_default, self.passes_by = tape.by_default, tape.passes_by
+        self.by_default, self.refutes_only = tape.by_default, tape.refutes_only
         self.ledger = None
         self.identity = object()
         self.origin = tape.identity

@@ -18,9 +18,10 @@ class Tape:
     `untried` are the conditions (file, line, column) on which a graph may hang and that no way answered otherwise.
     `started` is the function that a dry run began with unknown arguments, empty where the program runs from its start:
     what the caller has switched off is not known then; `uncalled` says that nobody in its project calls it.
-    `by_default` says that options which loops count by keep their defaults in it, `passes_by` that it passes by a loop
-    of which nobody knows whether it goes round at all: what it shows may disprove what others say never comes, and is
-    no finding of its own. `identity` tells it from others, for as long as anybody keeps that.
+    `by_default` says that options which loops count by keep their defaults in it, `refutes_only` that it passes by a
+    loop of which nobody knows whether it goes round at all, or answers many conditions otherwise at once: what it shows
+    may disprove what others say, and is no finding of its own. `identity` tells it from others, for as long as anybody
+    keeps that.
     """
 
     producer: str
@@ -31,7 +32,7 @@ class Tape:
     started: str = field(default="", repr=False, compare=False)
     uncalled: bool = field(default=False, repr=False, compare=False)
     by_default: bool = field(default=False, repr=False, compare=False)
-    passes_by: bool = field(default=False, repr=False, compare=False)
+    refutes_only: bool = field(default=False, repr=False, compare=False)
     identity: object = field(default_factory=object, init=False, repr=False, compare=False)
 
     @property

@@ -16,6 +16,7 @@ from tapecheck.interpret.explore.effects import Effect
 from tapecheck.interpret.explore.entries import Entry, begin
 from tapecheck.interpret.explore.index import Told, index_of
 from tapecheck.interpret.explore.losses import mistakes_of
+from tapecheck.interpret.explore.probes import Probes
 from tapecheck.interpret.explore.queue import Queue
 from tapecheck.interpret.explore.results import Condition, CutShort, Explored, Interpretation, Outcome
 from tapecheck.interpret.explore.stakes import Stake, Watched
@@ -137,6 +138,10 @@ class Exploration:
     """The functions that some way called, by the `id` of their definition."""
     further: int = 0
     """Work that is left for ways that answer a condition otherwise."""
+    _first_work: int = 0
+    """Work that the first way took."""
+    _granted: bool = False
+    """Whether the work for trying conditions together was given."""
     counts_by_options: bool = False
     """Whether some way came to a condition that comes round as often as an option says."""
 
@@ -163,19 +168,61 @@ class Exploration:
         self.further = limits.FURTHER_WORK * self.budget.effort if trains else 0
         self.queue.add(Way(Policy(by_default=self.by_default)))
         while self._goes_on():
+            if (left := self._too_many()) and self._probe(left):
+                continue
             way = self.queue.take(self.turns.dull)
             if way is not None:
-                self._try(way)
+                self.try_way(way)
                 self.queue.sort()
         self._note_untried()
+
+    def _too_many(self) -> list[Way]:
+        """Return the ways that are left where they are more than the work suffices for one by one."""
+        if not self.wanted.compares or not self.found.runs:
+            return []
+        left = self.queue.left(self.turns.dull | self.turns.done | self.turns.begun)
+        return left if len(left) > 1 and len(left) * self._first_work > self.further else []
+
+    def _probe(self, left: list[Way]) -> bool:
+        """Try ways together that are too many to be tried one by one; return whether that has settled any."""
+        self._grant()
+        probes = Probes(self, self.wanted, self.found.tapes, self.by_default)
+        probes.try_all(left)
+        self.turns.done |= probes.done
+        self.queue.leave_out(probes.done, probes.tried)
+        return bool(probes.done or probes.tried)
+
+    def _grant(self) -> None:
+        """Give the work, once, that trying conditions together may take."""
+        if not self._granted and self.wanted.compares:
+            self._granted = True
+            self.further = max(0, self.further) + limits.PROBE_TIMES * self._first_work * self.budget.effort
+
+    @property
+    def has_work(self) -> bool:
+        """Whether work is left for a way that answers a condition otherwise."""
+        return self.budget.left > 0 and self.further > 0
+
+    def probe(self, way: Way) -> World:
+        """Run a way that answers many conditions otherwise: the rules do not read its tape as that of a run."""
+        run = self._run_way(way)
+        self.found.runs += 1
+        self.found.exhausted = self.found.exhausted or run.cut_short
+        self._note_calls(run)
+        run.world.writer.tape.ledger = run.world.writer.ledger
+        return run.world
 
     def _goes_on(self) -> bool:
         """Whether there is a way to try, and work left for it."""
         if not self.queue and self.found.runs:
             self.queue.take_up_deferred()
-        return bool(self.queue) and self.budget.left > 0 and (self.further > 0 or self.queue.next.turned is None)
+        if not self.queue or self.budget.left <= 0:
+            return False
+        if self.further <= 0 and self.queue.next.turned is not None:
+            self._grant()
+        return self.further > 0 or self.queue.next.turned is None
 
-    def _try(self, way: Way) -> None:
+    def try_way(self, way: Way) -> None:
         """Run a way, keep its tape where that says something new, and queue the ways that follow from it."""
         run = self._run_way(way)
         world, watcher = run.world, run.watcher
@@ -201,7 +248,7 @@ class Exploration:
 
     def _run_way(self, way: Way) -> Run:
         """Run one way with the work that it may take, and charge it."""
-        first = way.turned is None
+        first = not way.policy.patterns
         most = limits.RUN_BUDGET * self.budget.effort
         if not first:
             most = min(most, max(self.further, limits.TURNED_BUDGET * self.budget.effort))
@@ -218,6 +265,7 @@ class Exploration:
         work = started - world.budget.work + limits.RUN_WORK
         self.budget.left -= work
         if first:
+            self._first_work = work
             self.further = max(self.further, limits.FURTHER_TIMES * work * self.budget.effort)
         else:
             self.further -= work
@@ -231,13 +279,11 @@ class Exploration:
         found.gaps |= world.omissions.gaps
         found.supposed |= world.omissions.supposed
         found.handed |= world.omissions.handed
-        start = self.entry.span(self.source.path) if self.entry is not None else None
-        found.calls |= {Called(function, on, start, at) for function, on, at in world.calls.recorded}
+        self._note_calls(run)
         found.exhausted = found.exhausted or run.cut_short
         if run.error is not None:
             self.fail(run.error, world.writer.tape)
         self.counts_by_options = self.counts_by_options or world.choices.counts_by_options
-        self.called |= run.machine.world.calls.called
         if run.way.turned is not None:
             if not run.cut_short:
                 self.turns.done.add(run.way.turned)
@@ -251,6 +297,11 @@ class Exploration:
                 found.cut_short.append(
                     CutShort("calls", self.name, deep.file, deep.line, len(world.omissions.not_followed))
                 )
+
+    def _note_calls(self, run: Run) -> None:
+        start = self.entry.span(self.source.path) if self.entry is not None else None
+        self.found.calls |= {Called(function, on, start, at) for function, on, at in run.world.calls.recorded}
+        self.called |= run.world.calls.called
 
     def fail(self, error: Exception, tape: Tape | None = None) -> None:
         """Note an internal error: what was found before it stands, and nothing is said of what lies behind it."""
@@ -271,7 +322,7 @@ class Exploration:
         judged = _OF_EVALUATIONS if tape.uncalled else (Backward, *_WITHOUT_BACKWARD)
         if self.entry is not None and not any(isinstance(event, judged) for event in tape.events):
             return False
-        tape.ledger, tape.passes_by = world.writer.ledger, world.choices.passed_by
+        tape.ledger, tape.refutes_only = world.writer.ledger, world.choices.passed_by
         self.found.tapes.append(tape)
         self.wanted.look(self.found.tapes)
         return True

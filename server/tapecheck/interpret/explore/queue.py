@@ -60,6 +60,27 @@ class Queue:
         asks = self.wanted
         return {way.turned for way, why in self._deferred if way.turned and (asks.lacking or asks.turns(why))}
 
+    def left(self, settled: Collection[Place]) -> list[Way]:
+        """Return the ways that are still to be run, one for each condition that is not settled."""
+        asks = self.wanted
+        deferred = (way for way, why in self._deferred if asks.lacking or asks.turns(why))
+        found: dict[Place, Way] = {}
+        for way in itertools.chain(self._waiting, deferred):
+            if way.turned is not None and not way.together and way.turned not in settled:
+                found.setdefault(way.turned, way)
+        return list(found.values())
+
+    def leave_out(self, settled: Collection[Place], run: Collection[Way]) -> None:
+        """Leave out ways that were run, and those whose other answer is known by others to change nothing."""
+        keys = {way.policy.key() for way in run}
+        self._tried |= keys
+
+        def stays(way: Way) -> bool:
+            return way.turned not in settled and way.policy.key() not in keys
+
+        self._waiting = deque(filter(stays, self._waiting))
+        self._deferred = [(way, why) for way, why in self._deferred if stays(way)]
+
     def add(self, way: Way) -> bool:
         """Queue a way; return whether it is one that has not been tried."""
         key = way.policy.key()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tapecheck.interpret.explore.results import Explored
@@ -17,6 +17,8 @@ Lacks = Callable[[Sequence[Tape]], Iterator[bool]]
 """What gives each finding over some tapes that further ways may disprove: whether it is certain that something never
 comes.
 """
+Told = Callable[[Sequence[Tape], Tape | None], Hashable]
+"""What tells the findings over some tapes, with a further one, from those over others."""
 
 
 @dataclass(slots=True)
@@ -26,9 +28,12 @@ class Wanted:
     ask: Ask | None
     log: list[Explored] | None = None
     lacks: Lacks | None = None
+    told: Told | None = None
     _tapes: Sequence[Tape] = ()
     _lines: Lines | None = field(default_factory=set)
     _lacking: bool | None = False
+    _before: tuple[int, Hashable] = (-1, None)
+    """What tells the findings over the tapes so far, with their number."""
 
     def look(self, tapes: Sequence[Tape]) -> None:
         """Ask about the tapes so far, once it matters: a finding that one has disproved wants no further way."""
@@ -54,6 +59,19 @@ class Wanted:
 
     def _lacks(self) -> Iterator[bool]:
         return self.lacks(self._tapes) if self.lacks is not None else iter(())
+
+    @property
+    def compares(self) -> bool:
+        """Whether the findings over some tapes can be told from those over others."""
+        return self.told is not None
+
+    def changed_by(self, tapes: Sequence[Tape], tape: Tape) -> bool:
+        """Return whether a further tape changes what is found."""
+        if self.told is None:
+            return True
+        if self._before[0] != len(tapes):
+            self._before = len(tapes), self.told(tapes, None)
+        return self._before[1] != self.told(tapes, tape)
 
     def turns(self, watched: Watched | None) -> bool:
         """Whether the other answer to a condition is to be tried."""
