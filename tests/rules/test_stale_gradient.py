@@ -10,6 +10,7 @@ from tapecheck.rules import judge
 from tapecheck.rules.stale_gradient.rule import StaleGradient
 from tapecheck.source import from_text
 from tapecheck.tape import Decision, End, GradientRead, GradientSet, LeafEscape, Step, Tape
+from tests.fixes.support import fixed
 from tests.rules.conftest import Builder
 
 
@@ -648,3 +649,53 @@ def test_a_gradient_that_is_handed_over_every_so_many_steps_is_meant_to_be_used_
     hands = "if step % 2 == 0:\n            shared.grad = mine.grad"
     text = HANDED.replace("FIRST", "local.zero_grad()").replace("HANDS", hands).replace("LAST", "pass")
     assert not check(from_text(text, "train.py")).findings
+
+
+_LOSSES = {
+    # The loss that another optimizer steps, or an attack reads, and that fills these parameters, too.
+    "generator": "    other_loss = net(maker(x)).mean()\n    other.zero_grad()\n    other_loss.backward()\n"
+    "    other.step()\n",
+    "two": "    a, b = net(maker(x)).mean(), net(maker(x)).pow(2).mean()\n    other.zero_grad()\n    a.backward()\n"
+    "    b.backward()\n    other.step()\n",
+    "attack": "    moved = x.clone().requires_grad_()\n    for _ in range(2):\n        net(moved).mean().backward()\n"
+    "        moved = (moved + moved.grad.sign()).detach().requires_grad_()\n    x = moved.detach()\n",
+}
+_OWN = {
+    "one": "    loss = net(x).pow(2).mean()\n    loss.backward()\n    opt.step()\n",
+    "sum": "    loss, more = net(x).pow(2).mean(), net(x + 1).mean()\n    loss.backward()\n    more.backward()\n"
+    "    opt.step()\n",
+}
+_TWO_LOSSES = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+net, maker = nn.Linear(3, 1), nn.Linear(3, 3)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+other = torch.optim.SGD(maker.parameters(), lr=0.1)
+for x in torch.randn(6, 4, 3):
+"""
+
+
+@pytest.mark.parametrize("order", ["own first", "other first"])
+@pytest.mark.parametrize("own", _OWN)
+@pytest.mark.parametrize("other", _LOSSES)
+def test_where_two_losses_fill_one_network_it_is_cleared_for_its_own_step(own: str, other: str, order: str) -> None:
+    torch = pytest.importorskip("torch")
+    mine, others = _OWN[own], _LOSSES[other]
+    program = _TWO_LOSSES + (mine + others if order == "own first" else others + mine)
+    report = check(from_text(program, "program.py"))
+    (finding,) = (one for one in report.findings if one.code == "TAPE403")
+    assert program.splitlines()[finding.span.line - 1].strip() == "loss.backward()"
+    fixes = fixes_for(report, finding)
+    assert fixes and all(fix.title.startswith("Clear before the backward") for fix in fixes)
+    loss = "loss" if own == "one" else "loss + more"
+    wanted = f"    wanted = [p.detach() for p in torch.autograd.grad({loss}, net.parameters(), retain_graph=True)]\n"
+    compared = (
+        "    seen.append(all(torch.allclose(p.grad, w) for p, w in zip(net.parameters(), wanted)))\n    opt.step()\n"
+    )
+    for text, right in ((program, False), (fixed(program, fixes[0]), True)):
+        text = text.replace("    loss.backward()\n", f"{wanted}    loss.backward()\n")
+        seen: list[bool] = []
+        exec(text.replace("    opt.step()\n", f"{compared}    opt.step()\n"), {"seen": seen, "torch": torch})
+        assert all(seen) is right, seen

@@ -122,7 +122,8 @@ def _is_seen(story: Story, finding: Finding) -> bool:
 
 def _used_again(story: Story, found: Sequence[Finding]) -> list[Finding]:
     """Return the backward calls that added to used gradients, where the tape lacks the steps that tell the rule so."""
-    told = [finding.span for finding in found if finding.code == StaleGradient.code]
+    stale = [finding for finding in found if finding.code == StaleGradient.code]
+    told = [span for one in stale for span in (one.span, *_beside(one))]
     places: dict[Span, list[str]] = {}
     for leaf, at in story.stale:
         if not any(story.at(span, at.span) for span in told):
@@ -132,6 +133,11 @@ def _used_again(story: Story, found: Sequence[Finding]) -> list[Finding]:
         story, StaleGradient, places, "this backward adds to gradients that a step has already used",
         "clear the gradients for each step: `optimizer.zero_grad()` before this backward", StaleGradientFacts,
     )  # fmt: skip
+
+
+def _beside(finding: Finding) -> tuple[Span, ...]:
+    """Return the other backward calls that a finding of used gradients tells of."""
+    return finding.facts.beside if isinstance(finding.facts, StaleGradientFacts) else ()
 
 
 def _cleared(story: Story) -> list[Finding]:

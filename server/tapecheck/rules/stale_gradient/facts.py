@@ -13,7 +13,8 @@ class StaleGradientFacts(Facts):
     """`cleared` is a call that clears them, at the wrong time. `summed` says whether the gradients of several batches
     come together in a step. `unlisted` says that no optimizer has the parameters, whose gradients the program gives to
     others or steps by itself; `clearing` are statements that clear them then, where that can be written. `dropped` is
-    where those that were given to others are dropped, so that the next backward makes new ones.
+    where those that were given to others are dropped, so that the next backward makes new ones. `beside` are backward
+    calls before this one that add to the gradients for a step of something else.
     """
 
     cleared: Span | None = None
@@ -21,3 +22,4 @@ class StaleGradientFacts(Facts):
     unlisted: bool = False
     clearing: tuple[str, ...] = ()
     dropped: Span | None = None
+    beside: tuple[Span, ...] = ()

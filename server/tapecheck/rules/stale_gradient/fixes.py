@@ -50,8 +50,12 @@ def clear_in_time(context: Context) -> Iterator[Candidate]:
                 continue
             line = f"{owner}.zero_grad()"
             before = list(_before(code, backward, (line,), "before" if summed == "may" else "clear"))
-            if summed == "no" and _alone(tape, step, backward):
+            beside = isinstance(facts, StaleGradientFacts) and bool(facts.beside)
+            if summed == "no" and (beside or _alone(tape, step, backward)):
                 yield from before
+            if beside:
+                # After the step, what the other loss adds would be left for the next one.
+                continue
             yield from _after(code, step, line)
             if summed == "may":
                 yield from before

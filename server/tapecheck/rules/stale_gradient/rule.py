@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tapecheck.rules.finding import Finding, Label
@@ -49,6 +49,7 @@ class StaleGradient(Rule):
         gradients = gradients_of(reading)
         handed = gradients.handed
         given = {handed[leaf].span for leaf in sorted(story.leaves) if leaf in handed}
+        labels += [Label(one.at.span, "this backward has added to them before", "path") for one in story.beside]
         labels += [Label(span, "these gradients become those of what the step updates", "path") for span in given]
         labels += called_from(reading, run.at, run.at)
         leaves = [name_of(reading, leaf) for leaf in sorted(story.leaves)]
@@ -66,7 +67,8 @@ class StaleGradient(Rule):
             self.code, self.name, self.severity, home, message if certain else possible(message), advice,
             tuple(labels), certain,
             facts=StaleGradientFacts(
-                parameters=tuple(leaves), cleared=cleared, summed=summed, unlisted=unlisted, clearing=clearing
+                parameters=tuple(leaves), cleared=cleared, summed=summed, unlisted=unlisted, clearing=clearing,
+                beside=tuple(one.at.span for one in story.beside),
             ),
             notes=(note + (in_vain or "nothing clears them"),),
         )  # fmt: skip
@@ -87,6 +89,12 @@ def _advice(story: _Story, summed: Fact, clearing: Sequence[str] | None, *, give
     (_, used), (_, again) = story.used, story.again
     # Of two optimizers over the same parameters the one whose step comes next is at hand where the backward is.
     call = _clearing_call(again if again.optimizer != used.optimizer else used)
+    if story.beside:
+        # Cleared after the step, what these add would be left for the next one.
+        first = "this backward" if summed == "no" else "the first backward that the step is for"
+        others = [line(one.at.span, story.run.at.span) for one in story.beside]
+        losses = f"the loss on {others[0]} has" if len(others) == 1 else f"the losses on {join(others)} have"
+        return f"clear what {losses} added: {call} before {first}"
     if clearing is None:
         return f"clear the gradients for each step: {call} {_WHEN[summed]}"
     own = f"{join(f'`{one}`' for one in clearing)} " if 0 < len(clearing) <= 2 else ""
@@ -151,13 +159,15 @@ def _clearing_call(step: Step) -> str:
 class _Story:
     """A backward that adds to used gradients: the step that used them, and the one that uses the sum.
 
-    `cleared` is where the program clears one of the leaves at another time.
+    `beside` are backward calls before it that add to them as well, for a step or a change of something else. `cleared`
+    is where the program clears one of the leaves at another time.
     """
 
     reading: Reading
     run: Run
     used: _Stepped
     again: _Stepped
+    beside: tuple[Run, ...]
     cleared: Site | None
     leaves: set[int] = field(default_factory=set)
 
@@ -183,7 +193,7 @@ def _stale(reading: Reading) -> dict[Span, _Story | None]:
         for place in (one.at.span for one in moments if one.run is not None and one.position > since):
             found.setdefault(place, None)
         seen = [moment for moment in moments if moment.position < since]
-        for place, use in _uses(reading, seen, whole=len(seen) == len(moments)):
+        for place, use in _uses(gradients, leaf, seen, whole=len(seen) == len(moments)):
             story = found.setdefault(place, None)
             if use is not None:
                 story = found[place] = story or _Story(reading, *use, _first_cleared(moments))
@@ -193,17 +203,21 @@ def _stale(reading: Reading) -> dict[Span, _Story | None]:
 
 _Stepped = tuple[int, Step]
 """A step, with its position."""
-_Use = tuple[Run, _Stepped, _Stepped]
-"""A backward after a step, with the step whose gradients it adds to and the one that uses the sum."""
+_Use = tuple[Run, _Stepped, _Stepped, tuple[Run, ...]]
+"""A backward after a step, with the step whose gradients it adds to, the one that uses the sum, and the backward calls
+that have added to it for something else.
+"""
 
 
-def _uses(reading: Reading, moments: Sequence[Moment], *, whole: bool) -> Iterator[tuple[Span, _Use | None]]:
+def _uses(
+    gradients: Gradients, leaf: int, moments: Sequence[Moment], *, whole: bool
+) -> Iterator[tuple[Span, _Use | None]]:
     """Yield the backward calls after a step, with None where the gradients were cleared; `whole` says that the moments
     are all that there are.
     """
-    gradient = _Gradient()
+    gradient = _Gradient(gradients, leaf)
     for moment in moments:
-        if gradient.pending is not None and moment.shapes:
+        if gradient.pending and moment.shapes:
             # The sum is clipped or scaled, what is stale in it stays.
             continue
         if moment.kind in ("cleared", "set"):
@@ -212,44 +226,77 @@ def _uses(reading: Reading, moments: Sequence[Moment], *, whole: bool) -> Iterat
             yield from gradient.add(moment, moment.run)
         elif moment.step is not None:
             yield from gradient.step((moment.position, moment.step))
-    if whole and gradient.pending is not None and all(moment.kind not in ("cleared", "set") for moment in moments):
-        run, before = gradient.pending
-        if _comes_again(reading, run.at, before[1].at):
-            yield run.at.span, (run, before, before)
+    before = gradient.used
+    if whole and before is not None and gradient.pending:
+        run = gradient.pending[0]
+        never = all(moment.kind not in ("cleared", "set") for moment in moments)
+        if never and _comes_again(gradients.reading, run.at, before[1].at):
+            yield run.at.span, (run, before, before, ())
 
 
 @dataclass(slots=True)
 class _Gradient:
     """The gradient of a leaf as time goes by: the step that has `used` what is in it, and what was added since."""
 
+    gradients: Gradients
+    leaf: int
     used: _Stepped | None = None
     stepped: bool = False
     sure: bool = False
     """Whether there surely is something that no step has used."""
-    pending: tuple[Run, _Stepped] | None = None
-    """The first backward that added to what a step has used, with that step."""
+    pending: list[Run] = field(default_factory=list)
+    """The backward calls that have added to what a step has used."""
 
     def clear(self, *, sure: bool) -> None:
         # A step that finds nothing uses nothing.
-        self.used, self.pending, self.sure = None, None, self.sure and sure
+        self.used, self.pending, self.sure = None, [], self.sure and sure
 
     def add(self, moment: Moment, run: Run) -> Iterator[tuple[Span, None]]:
         if moment.fact != "yes":
             self.clear(sure=False)
         elif self.used is not None:
-            self.pending = self.pending or (run, self.used)
+            self.pending.append(run)
         else:
             self.sure = True
             if self.stepped:
                 yield moment.at.span, None
 
     def step(self, step: _Stepped) -> Iterator[tuple[Span, _Use]]:
-        if self.pending is not None:
-            run, before = self.pending
-            yield run.at.span, (run, before, step)
+        if self.pending and self.used is not None:
+            taken = _taken(self.gradients, self.leaf, self.pending, step)
+            own = [run for run in self.pending if run.position > taken] or self.pending
+            places = {run.at.span for run in own}
+            beside = {run.at.span: run for run in self.pending if run.at.span not in places}
+            yield own[0].at.span, (own[0], self.used, step, tuple(beside.values()))
         # A step without a backward since the one before it uses the same gradient once more.
-        self.used = step if self.sure or self.pending is not None or self.used is not None else None
-        self.stepped, self.pending, self.sure = self.stepped or self.used is not None, None, False
+        self.used = step if self.sure or self.pending or self.used is not None else None
+        self.stepped, self.pending, self.sure = self.stepped or self.used is not None, [], False
+
+
+def _taken(gradients: Gradients, leaf: int, runs: Sequence[Run], step: _Stepped) -> int:
+    """Return the last position at which something else than the steps of a leaf has taken what some backward calls
+    gave: the step of another optimizer, or whoever reads the gradient of a leaf that these do not have. -1 if nothing
+    has.
+    """
+    if len({run.at.span for run in runs}) == 1:
+        return -1
+    own = gradients.steppable.get(leaf, set()) | {step[1].optimizer}
+    first, last = runs[0].position, step[0]
+    others = [
+        (position, other.optimizer) for position, other in gradients.reading.steps
+        if first < position < last and other.optimizer not in own
+    ]  # fmt: skip
+    found = [at for at, other in others if _gave(runs, at, gradients.params_at(other, at))]
+    for one in sorted(gradients.leaves()):
+        if gradients.steppable.get(one, set()).isdisjoint(own):
+            reads = (moment.position for moment in gradients.moments(one) if moment.kind == "read")
+            found += (at for at in reads if first < at < last and _gave(runs, at, (one,)))
+    return max(found, default=-1)
+
+
+def _gave(runs: Sequence[Run], position: int, leaves: Collection[int]) -> bool:
+    """Return whether one of some backward calls before a position has given any of some leaves a gradient."""
+    return any(run.position < position and not run.executed.keys().isdisjoint(leaves) for run in runs)
 
 
 def _comes_again(reading: Reading, added: Site, stepped: Site) -> bool:

@@ -7,6 +7,7 @@ from tapecheck.record.verdicts import not_reached
 from tapecheck.record.words import names_text, steps_text
 from tapecheck.rules import Evidence, Finding
 from tapecheck.rules.stale_gradient.facts import StaleGradientFacts
+from tapecheck.rules.words import line
 
 
 def verdict(story: Story, finding: Finding) -> Evidence | None:
@@ -15,13 +16,17 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
     if isinstance(finding.facts, StaleGradientFacts) and finding.facts.dropped is not None:
         return _left_behind(story, finding)
     leaves = story.reading.ledger.leaves
-    found = [(leaf, at) for leaf, at in story.stale if story.at(finding.span, at.span)]
+    beside = finding.facts.beside if isinstance(finding.facts, StaleGradientFacts) else ()
+    places = (finding.span, *beside)
+    found = [(leaf, at) for leaf, at in story.stale if any(story.at(place, at.span) for place in places)]
     if found:
         names = [name for leaf, _ in found if (name := leaves[leaf].name if leaf in leaves else "")]
         named = list(dict.fromkeys(names))
         had = "had" if len(found) > 1 else "still had"
-        shown = f"{names_text(named, len(found) - len(names))} {had} the gradient that a step had used when this"
-        return Evidence.confirmed(f"{shown} backward added to it", iteration(found[0][1]), parameters=named)
+        shown = f"{names_text(named, len(found) - len(names))} {had} the gradient that a step had used when "
+        mine = story.at(finding.span, found[0][1].span)
+        which = "this backward" if mine else f"the backward on {line(found[0][1].span, finding.span)}"
+        return Evidence.confirmed(f"{shown}{which} added to it", iteration(found[0][1]), parameters=named)
     return _compared(story, finding)
 
 
