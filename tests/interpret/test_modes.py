@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from tapecheck.check import check
+from tapecheck.cli import main
 from tapecheck.source import from_text
 
 HEAD = """\
@@ -119,6 +123,28 @@ def test_the_mode_is_named_at_the_finding() -> None:
     report = check(from_text(HEAD + PROGRAMS["argparse"], "modes.py"))
     (finding,) = report.findings
     assert "this happens where `args.mode == 'predict'` is true" in [label.message for label in finding.labels]
+
+
+MANY = tuple("abcdefgh")
+
+
+def test_every_mode_is_run_before_what_its_flags_do(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Each of many modes samples in a function of its own, which differentiates under flags."""
+    flag = "".join(
+        f"        if args.flag == {n}:\n            x = torch.ones(4, requires_grad=True)\n"
+        "            outputs.append(torch.autograd.grad(model(x).sum(), x, retain_graph=True)[0])\n"
+        for n in range(3)
+    )
+    sample = HEAD[HEAD.index("def predict") :].replace("count):\n", f"count):\n{flag}", 1)
+    samples = "".join(sample.replace("predict", f"predict_{mode}") for mode in MANY)
+    chosen = "elif ".join(f"args.mode == '{mode}':\n    print(predict_{mode}(model))\n" for mode in MANY)
+    parsed = PARSED.replace("train", "a").replace("args = ", "parser.add_argument('--flag', type=int)\nargs = ")
+    text = HEAD[: HEAD.index("def predict")] + parsed + samples + "model = make()\nif " + chosen
+    (tmp_path / "modes.py").write_text(text)
+    main(["debug", "trace", str(tmp_path / "modes.py")])
+    turned = re.findall(r"^way \d+: .*line (\d+)$", capsys.readouterr().out, re.MULTILINE)
+    asked = [number for number, line in enumerate(text.splitlines(), 1) if "args.mode ==" in line]
+    assert set(map(int, turned[: len(MANY) - 1])) <= set(asked), turned
 
 
 FUNCTION = """\

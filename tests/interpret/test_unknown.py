@@ -14,6 +14,31 @@ from tapecheck.source import from_text
 PROGRAMS = Path(__file__).parents[1] / "cases" / "programs"
 HEAD = "import pytest\nimport torch\nfrom torch import nn\n"
 LOSS = "    y = torch.ones(3, requires_grad=True).exp().sum()\n"
+TOLD = {
+    "parts of a model, called before the backward": """\
+import explained
+model = explained.model()
+class Extractor:
+    def forward(self, x):
+        for name, part in model.features._modules.items():
+            x = part(x)
+            if name == "3":
+                x.register_hook(print)
+        return model.classifier(x)
+x = torch.randn(1, 4)
+score = Extractor().forward(x).max()
+model.zero_grad()
+score.backward(retain_graph=True)
+""",
+    "an array that is shown": """\
+import matplotlib.pyplot as plt
+model = nn.Linear(4, 4)
+figure = plt.figure()
+loss = model(torch.ones(4)).sum()
+figure.add_subplot(1, 1, 1).plot(loss)
+loss.backward(retain_graph=True)
+""",
+}
 QUIET = {
     "a method of the model that built the graph": """\
 import explained
@@ -539,3 +564,8 @@ def test_a_step_that_is_recorded_may_give_a_parameter_a_graph(recorded: str) -> 
         f"torch.optim.SGD([second], lr=0.01, {recorded}).step()\n(second * 2).sum().backward()\n"
     )
     assert not any(one.certain for one in check(from_text(program, "meta.py")).findings)
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_a_graph_that_nothing_comes_to_later_is_kept_for_nothing(name: str) -> None:
+    assert [finding.code for finding in check(from_text(HEAD + TOLD[name], "t.py")).findings] == ["TAPE301"]

@@ -244,6 +244,8 @@ def _rests_on(rule: Rule, finding: Finding, readings: Iterable[Reading]) -> Iter
         cause = _Cause(rule, reading, _chain(reading, lines), _end(rule, finding, reading, lines), built, begin)
         for position, event in reading.assumed:
             touches = cause.touched_by(event, position)
+            if touches and event.kind == "effect" and rule.spares(finding, reading, event, position):
+                touches = False
             if touches is not None:
                 # Lines move: what is kept of a tape names none.
                 text = f"line {event.at.line} {event.text}" if event.kind == "exception" else event.text

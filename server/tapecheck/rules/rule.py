@@ -11,7 +11,7 @@ from typing import ClassVar
 from tapecheck.rules.finding import Finding, Severity, page_url
 from tapecheck.rules.page import Page, parsed
 from tapecheck.rules.reading import Reading
-from tapecheck.tape import AssumptionKind
+from tapecheck.tape import Assumed, AssumptionKind
 
 
 class Rule:
@@ -50,6 +50,10 @@ class Rule:
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
         """Return the findings of this rule over all paths through one program; those at one place are merged later."""
         raise NotImplementedError
+
+    def spares(self, finding: Finding, reading: Reading, event: Assumed, position: int) -> bool:
+        """Return whether an effect of hidden code hardly is what a finding lacks: one that rests on it is possible."""
+        return False
 
     @property
     def unfinished(self) -> bool:

@@ -779,7 +779,7 @@ class Assumed:
 
     `text` completes "assumes that". `about` are the nodes and leaves that another answer could matter to, empty where
     it could matter to any. `recorded` are those of them that are as they are whether recording is on or off: leaves
-    that were made, what was walked.
+    that were made, what was walked. `inside_forward` says that a module's forward runs it.
     """
 
     at: Site
@@ -787,6 +787,7 @@ class Assumed:
     text: str
     about: tuple[int, ...] = ()
     recorded: tuple[int, ...] = ()
+    inside_forward: bool = False
 
 
 @built_directly

@@ -49,6 +49,8 @@ _WITHOUT_BACKWARD = (Hold, InPlace, Overwritten, ShardUse, StaleShards)
 """What rules judge of a function that runs no backward."""
 _OF_EVALUATIONS = (Backward, *_WITHOUT_BACKWARD, Cut)
 """What they judge of one that nobody calls: what it reads as data is all that it builds a graph for."""
+_LOOPING = Effect.START | Effect.KEEP | Effect.COLLECT | Effect.STEP | Effect.EVALUATE
+"""What functions do that train, evaluate or sample."""
 _JUDGED = (Backward, *_WITHOUT_BACKWARD, Raised, Step)
 
 
@@ -136,6 +138,8 @@ class Exploration:
     found: Interpretation = field(default_factory=Interpretation)
     called: set[int] = field(default_factory=set)
     """The functions that some way called, by the `id` of their definition."""
+    untold: set[str] = field(default_factory=set)
+    """The names of the functions that no way has called, and that do what is reported of loops."""
     further: int = 0
     """Work that is left for ways that answer a condition otherwise."""
     _first_work: int = 0
@@ -173,7 +177,7 @@ class Exploration:
             way = self.queue.take(self.turns.dull)
             if way is not None:
                 self.try_way(way)
-                self.queue.sort()
+                self.queue.sort(self.untold)
         self._note_untried()
 
     def _too_many(self) -> list[Way]:
@@ -302,6 +306,13 @@ class Exploration:
         start = self.entry.span(self.source.path) if self.entry is not None else None
         self.found.calls |= {Called(function, on, start, at) for function, on, at in run.world.calls.recorded}
         self.called |= run.world.calls.called
+        self.untold = {
+            body.node.name
+            for module in run.machine.modules.values()
+            if module.source is not None
+            for body in index_of(module.source).defined.bodies
+            if id(body.node) not in self.called and body.facts.effects & _LOOPING
+        }
 
     def fail(self, error: Exception, tape: Tape | None = None) -> None:
         """Note an internal error: what was found before it stands, and nothing is said of what lies behind it."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
-from operator import attrgetter
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.explore.stakes import Stake, Watched
@@ -133,9 +132,11 @@ class Queue:
         self._deferred.append((way, why))
         return None
 
-    def sort(self) -> None:
-        """Put what answers one condition otherwise first, and of that what does so for good."""
-        self._waiting = deque(sorted(self._waiting, key=attrgetter("rank")))
+    def sort(self, untold: Set[str]) -> None:
+        """Put what answers one condition otherwise first, of that what calls functions that none has called, whose
+        names are `untold`, and then what does so for good.
+        """
+        self._waiting = deque(sorted(self._waiting, key=lambda way: way.rank(untold)))
 
     def take_up_deferred(self) -> None:
         """Queue what was put off and may matter now."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 
 from tapecheck.interpret import limits
@@ -31,7 +31,8 @@ class Way:
     `default` is the likelier answer to that condition, `repeated` says whether it is asked more than once, `raised`
     whether the way it came from ended by an exception, maybe before it was asked again, `once` whether nothing hangs on
     how it is answered together with others, `together` whether it is tried after all that answer one condition
-    otherwise: several at the same time, or that a loop is entered.
+    otherwise: several at the same time, or that a loop is entered. `calls` are the names of what its answer leads to
+    calls of, `choices` how many conditions it answers otherwise, those of which one at most can hold counted once.
     """
 
     policy: Policy
@@ -41,10 +42,13 @@ class Way:
     raised: bool = False
     once: bool = False
     together: bool = False
+    calls: frozenset[str] = frozenset()
+    choices: int = 0
 
-    @property
-    def rank(self) -> tuple[int, int]:
-        return len(self.policy.patterns), max(map(len, self.policy.patterns.values()), default=0)
+    def rank(self, untold: Set[str]) -> tuple[int, bool, int]:
+        """Return the place of a way among those to try: `untold` are the names of functions that none has called."""
+        longest = max(map(len, self.policy.patterns.values()), default=0)
+        return self.choices or len(self.policy.patterns), self.calls.isdisjoint(untold), longest
 
 
 def ways_after(way: Way, world: World, watcher: Watcher, dull: set[Place], names: set[str]) -> list[Way]:
@@ -66,7 +70,9 @@ def ways_after(way: Way, world: World, watcher: Watcher, dull: set[Place], names
         if not chosen and (len(turned) == limits.MAX_TURNED or (patterns and once)):
             continue
         policy = Policy({**patterns, place: (not asked.default,)}, way.policy.by_default)
-        found.append(Way(policy, place, asked.default, asked.times > 1, raised, once))
+        calls = _called_beyond(place, asked, watcher)
+        choices = len(turned) if chosen else len(turned) + 1
+        found.append(Way(policy, place, asked.default, asked.times > 1, raised, once, calls=calls, choices=choices))
     return found
 
 
@@ -76,6 +82,20 @@ def _may_take_turns(way: Way, world: World) -> bool:
         return False
     asked_now = world.choices.asked.get(way.turned)
     return way.repeated or (way.raised and asked_now is not None and asked_now.times > 1)
+
+
+def _called_beyond(place: Place, asked: Asked, watcher: Watcher) -> frozenset[str]:
+    """Return the names of what is called on the side of a condition that its likelier answer does not lead to."""
+    if not isinstance(asked.statement, ast.If):
+        return frozenset()
+    return watcher.notes_of(place[0]).of(asked.statement, _called_on)[not asked.default]
+
+
+def _called_on(statement: ast.If) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the names of what is called where a condition does not hold, and where it does."""
+    sides = (statement.orelse, statement.body)
+    no, yes = (frozenset(name_called(one) for part in side for one in of_kind(part, ast.Call)) for side in sides)
+    return no, yes
 
 
 def _can_matter(place: Place, asked: Asked, world: World, watcher: Watcher, names: set[str]) -> bool:

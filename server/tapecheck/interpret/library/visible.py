@@ -212,6 +212,10 @@ def _reach_graph(torch: Torch, value: Tensor | Unknown, about: dict[int, None]) 
         return "anything"
     if isinstance(value, Unknown) and (made_of := root(value).kept.values):
         return _reach(torch, made_of, about)
+    if isinstance(value, Unknown) and value.part_of.owner is None and root(value).kept.leaves:
+        # It was made of a model, perhaps to call it.
+        about.update(dict.fromkeys(value.kept.leaves))
+        return "listed"
     return "data" if value.itself() is value else "nothing"
 
 

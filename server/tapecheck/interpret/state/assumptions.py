@@ -39,7 +39,8 @@ class Assumptions:
 
     def note(self, kind: AssumptionKind, text: str, node: ast.AST, about: tuple[int, ...] = ()) -> None:
         """Note that the dry run goes on with one of several answers; `text` completes "assumes that"."""
-        self._writer.emit(Assumed(self._position.site(node), kind, text, about))
+        inside = self._position.inside_forward
+        self._writer.emit(Assumed(self._position.site(node), kind, text, about, inside_forward=inside))
 
     def note_exception(self, kind: str, node: ast.AST) -> None:
         """Note that the dry run goes on past an exception of Python's own that it expects here."""

@@ -182,6 +182,16 @@ def _built_evaluating(reading: Reading, loop: LoopRun) -> set[int]:
     return found
 
 
+def evaluates(reading: Reading, given: Set[int], position: int) -> bool:
+    """Return whether some nodes lead to parameters alone, of a model that is switched to evaluation at a position."""
+    leaves = reading.ledger.leaves
+    reached = reading.below(given) & leaves.keys()
+    modes = [mode for at, mode in reading.modes if at < position and not reached.isdisjoint(mode.leaves)]
+    last = {leaf: mode.training for mode in modes for leaf in mode.leaves}
+    switched = [last[leaf] for leaf in reached if leaf in last]
+    return bool(switched) and not any(switched) and all(leaves[leaf].parameter or leaves[leaf].many for leaf in reached)
+
+
 def _in_loop_of_its_own(reading: Reading, at: Site, loop: LoopRun) -> bool:
     """Return whether a place is in a further loop that is no part of a forward pass: that one is told itself."""
     inner = [number for number, _ in at.iteration[loop.depth + 1 :]]

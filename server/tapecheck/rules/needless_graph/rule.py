@@ -12,11 +12,11 @@ from tapecheck.rules.gradient_cut.rule import GradientCut
 from tapecheck.rules.graph_kept.rule import GraphKeptAcrossIterations
 from tapecheck.rules.growing_chain.rule import GrowingChain
 from tapecheck.rules.needless_graph.facts import NeedlessGraphFacts
-from tapecheck.rules.needless_graph.passes import Pass, Passes, read_only, runs_layer
+from tapecheck.rules.needless_graph.passes import Pass, Passes, evaluates, read_only, runs_layer
 from tapecheck.rules.reading import LoopRun, Reading, covered, iteration_in, remembered, search, with_sources, within
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import called_from
-from tapecheck.tape import Assumption, Decision, LeafEscape, Node, Site, Span
+from tapecheck.tape import Assumed, Assumption, Decision, LeafEscape, Node, Site, Span
 
 _MODE = "set_grad_enabled"
 """What the dry run calls the decision whether recording is switched on by a flag that it does not know."""
@@ -58,6 +58,26 @@ class NeedlessGraph(Rule):
                 calls = trained.get(key[0], set()) | needed.get(key[0], set())
                 told[key[0]] = self._finding(reading, found, calls)
         return [*told.values(), *self._of_passes(readings, told.keys())]
+
+    def spares(self, finding: Finding, reading: Reading, event: Assumed, position: int) -> bool:
+        """Return whether hidden code has no graph of the loop, or one that it is hardly given to learn from it: by a
+        forward, or where the model evaluates.
+        """
+        runs = [loop for loop in reading.loops.values() if loop.event.at.span == finding.span]
+        begun = [loop for loop in runs if loop.start < position]
+        if not runs or not begun:
+            return bool(runs)
+        if event.inside_forward:
+            return True
+        inside = any(loop.end is None or position < loop.end for loop in begun)
+        leaves = reading.ledger.leaves.keys() & set(event.about)
+        if not event.about or (leaves and inside):
+            return False
+        given = reading.graph_nodes(reading.below(set(event.about) - leaves))
+        own = [node for loop in begun for node in reading.nodes_between(loop.start, loop.end or position)]
+        if given.isdisjoint(own):
+            return True
+        return evaluates(reading, given, position)
 
     def _of_passes(self, readings: Sequence[Reading], told: Set[Span]) -> Iterator[Finding]:
         """Yield what is found of single forward passes in loops that train."""

@@ -110,7 +110,9 @@ def _all_needless(reading: Reading, runs: list[Run]) -> bool:
         return False
     if _lets_another_retain(reading, runs):
         return False
-    return all(_walked_beyond(reading).isdisjoint(run.executed) for run in runs)
+    if not all(_walked_beyond(reading).isdisjoint(run.executed) for run in runs):
+        return False
+    return not any(_built_before(reading, run) for run in runs)
 
 
 def _lets_another_retain(reading: Reading, runs: list[Run]) -> bool:
@@ -130,10 +132,21 @@ def _lets_another_retain(reading: Reading, runs: list[Run]) -> bool:
 @remembered
 def _walked_beyond(reading: Reading) -> set[int]:
     """Return the nodes that hold anything for a failing backward, which stops before it comes to all of them, or for
-    what unknown code has got.
+    what unknown code has got: it may be called again.
     """
     starts = [node for run in reading.runs if run.problem is not None for node in run.backward.root_nodes]
-    starts += [node for _, escape in (*reading.escapes, *reading.built_by_unknown) for node in escape.nodes]
+    starts += [node for _, escape in reading.escapes for node in escape.nodes]
+    return _keeping(reading, starts)
+
+
+def _built_before(reading: Reading, run: Run) -> bool:
+    """Return whether unknown code is called after a backward that may walk what it has built of that graph before."""
+    starts = [node for at, escape in reading.built_by_unknown if at > run.position for node in escape.nodes]
+    return bool(starts) and not _keeping(reading, starts).isdisjoint(run.executed)
+
+
+def _keeping(reading: Reading, starts: Iterable[int]) -> set[int]:
+    """Return the nodes below some nodes that hold anything for a backward."""
     nodes = reading.ledger.nodes
     return {node for node in reading.graph_nodes(reading.below(starts)) if nodes[node].keeps != "no"}
 
