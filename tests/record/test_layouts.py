@@ -5,6 +5,9 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import subprocess
+import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +17,7 @@ from tapecheck.check import check
 from tapecheck.record import RunRequest, confirm, judge, run
 from tapecheck.rules import Finding
 from tapecheck.source import read_source
-from tapecheck.tape import Measure
+from tapecheck.tape import Measure, Tape, read_tape
 from tests.record.harness import QUIET
 
 MODULE = """\
@@ -157,7 +160,39 @@ def test_what_ran_is_seen(
     ]  # fmt: skip
 
 
-def test_of_a_file_that_was_not_loaded_nothing_is_said(tmp_path: Path, python: str) -> None:
+@pytest.mark.parametrize(
+    ("layout", "mark", "loaded", "started"),
+    [
+        ("beside", "pyproject", "relative path", "elsewhere"),
+        ("package", "git", "path of the file", "beside the script"),
+        ("above", "extra-paths", "path through a link", "elsewhere"),
+        ("below", "nothing", "run by a relative name", "root"),
+        ("package", "nothing", "loaded by its place", "elsewhere"),
+    ],
+)
+def test_from_within_a_program_the_same_is_its_own(
+    layout: str, mark: str, loaded: str, started: str, tmp_path: Path, python: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script, _, place = _made(tmp_path / "project", layout, mark, loaded, started)
+    monkeypatch.chdir(place)
+
+    def of_loop(tape: Tape) -> set[str]:
+        files = (event.at.file for event in tape.events if isinstance(event, Measure) and event.name == "recorded-file")
+        return {Path(file).name for file in files if Path(file).name == "loop.py"}
+
+    whole = run(RunRequest(os.path.relpath(script, place), python=python, env=QUIET))
+    within = f"import tapecheck, torch\nwith tapecheck.record(save={str(tmp_path / 'it.tape')!r}):\n"
+    script.write_text(within + textwrap.indent(script.read_text(), "    "))
+    subprocess.run(
+        [sys.executable, str(script)], cwd=place, check=True, capture_output=True, timeout=200,
+        env={**os.environ, **QUIET, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    own = set() if mark == "nothing" and layout != "below" else {"loop.py"}
+    with (tmp_path / "it.tape").open() as file:
+        assert of_loop(read_tape(file)) == of_loop(whole.tape) == own
+
+
+def test_lines_of_a_file_that_was_not_loaded_did_not_run(tmp_path: Path, python: str) -> None:
     script, module = tmp_path / "main.py", tmp_path / "loop.py"
     script.write_text("import torch\ntorch.ones(1, requires_grad=True).backward()\n")
     module.write_text(MODULE)
@@ -165,8 +200,9 @@ def test_of_a_file_that_was_not_loaded_nothing_is_said(tmp_path: Path, python: s
     result, findings = confirm(str(module), RunRequest(str(script), python=python, env=QUIET), found)
     assert result.how_ended == "finished", result.stderr
     assert len(findings) == len(found) > 1
-    assert all(finding.evidence is None for finding in findings)
-    assert all("nothing of loop.py was recorded" in finding.notes[-1] for finding in findings)
+    said = [finding.evidence for finding in findings if finding.evidence is not None]
+    assert [one.verdict for one in said] == ["not-reached"] * len(found)
+    assert all(one.detail == "loop.py was not loaded (the program ran to its end)" for one in said)
 
 
 def test_two_files_of_one_relative_name(tmp_path: Path, python: str) -> None:

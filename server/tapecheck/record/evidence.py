@@ -20,7 +20,7 @@ from tapecheck.record.run import Output, Progress, RunRequest, RunResult, run
 from tapecheck.record.story import MIN_RUNS, Story, end_text, real_path
 from tapecheck.record.verdicts import never_ran
 from tapecheck.record.words import names_text, times
-from tapecheck.rules import Finding
+from tapecheck.rules import Evidence, Finding
 from tapecheck.rules.backward_twice.rule import BackwardTwice
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
 from tapecheck.rules.checkpoint_without_gradient.rule import CheckpointWithoutGradient
@@ -106,7 +106,9 @@ def _judged(story: Story, finding: Finding, alone: bool) -> Finding:
     if story.written_for and verdict == "refuted":
         finding, verdict = _noted(finding, _stopped("writing calls", story.written_for)), ""
     if verdict == "not-reached" and story.unrecorded(finding.span.file):
-        return _noted(finding, _unrecorded(finding.span.file))
+        if story.file(finding.span.file) not in story.not_loaded:
+            return _noted(finding, _unrecorded(finding.span.file))
+        evidence = Evidence("not-reached", f"{Path(finding.span.file).name} was not loaded ({end_text(story)})")
     if story.elsewhere and evidence is not None and verdict == "not-reached":
         return _noted(finding, f"{evidence.detail}, but {story.elsewhere} were not recorded")
     if story.blind and verdict and not (verdict == "confirmed" and finding.code not in _NEVER):

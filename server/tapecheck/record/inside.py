@@ -23,6 +23,7 @@ from tapecheck.record.probe.following import follow
 from tapecheck.record.probe.recorder import Limits, Recorder
 from tapecheck.record.probe.sources import Sources
 from tapecheck.record.probe.writer import Writer
+from tapecheck.record.program import own_of
 from tapecheck.record.run import whole_file
 from tapecheck.record.scratch import Scratch
 from tapecheck.rules.finding import Finding
@@ -83,7 +84,7 @@ class Recording:
         return self.start(frame.f_code.co_filename, frame)
 
     def start(self, filename: str, frame: FrameType | None = None, *, beside: bool = False) -> RecordedTape:
-        """Begin to record; the program is what lies beside `filename` or below the working directory.
+        """Begin to record; the program is what a run of `filename` in the working directory would have for its own.
 
         `frame` is the innermost call that runs already. With `beside` whoever traces the process has its tracing back
         at the end. Raises RuntimeError where another recording runs, or else a debugger or a coverage tool.
@@ -96,8 +97,9 @@ class Recording:
         import torch
 
         scratch = Scratch()
-        sources = Sources(filename, _shown(filename), foreign=_PACKAGE)
-        if not Path(filename).is_file():
+        is_file = Path(filename).is_file()
+        sources = Sources(filename, _shown(filename), _PACKAGE, own_of(filename if is_file else str(Path.cwd())))
+        if not is_file:
             # A cell of a notebook: its text is where tracebacks find it.
             sources.give(filename, linecache.getlines(filename))
         writer = Writer(str(scratch.path / "tape.jsonl"), PRODUCER)

@@ -62,6 +62,15 @@ def runs_itself(source: Source) -> bool:
     )
 
 
+def own_of(start: str, named: Iterable[str] = ()) -> list[str]:
+    """Return the files and folders that are a program's own wherever it is started: what is `named`, and what belongs
+    to the program of `start`, its first file or the folder it begins in, and of each named file.
+    """
+    files = sorted({str(Path(file).absolute()) for file in named})
+    folders = {folder for file in (start, *files) for folder in own_folders(file)}
+    return [*files, *sorted(folders)]
+
+
 def own_folders(path: str, setup: Setup | None = None) -> list[str]:
     """Return the folders whose files belong to the program of a file: its package or else its folder, its project, the
     configured extra paths. `path` may be a folder, too.

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, BinaryIO, Literal, TextIO, Union
 
-from tapecheck.record.program import own_folders
+from tapecheck.record.program import own_of
 from tapecheck.record.ranks import merge
 from tapecheck.record.scratch import Scratch
 from tapecheck.record.story import BLIND
@@ -411,11 +411,9 @@ def _options(request: RunRequest) -> list[str]:
 
 def _own(request: RunRequest) -> list[str]:
     """Return the files and folders that are the program's own, wherever it is started."""
-    named = {str(Path(file).absolute()) for file in (*request.own, *(file for file, _ in request.watch))}
     start = Path(request.cwd or ".")
     first = str(start if request.module else start / request.script)
-    folders = {folder for file in (first, *named) for folder in own_folders(file)}
-    return [*sorted(named), *sorted(folders)]
+    return own_of(first, (*request.own, *(file for file, _ in request.watch)))
 
 
 def _look_for_program(request: RunRequest) -> None:

@@ -239,6 +239,8 @@ class Story:
         """The seconds after which the recorder wrote no more calls that it would have, 0 where it did to the end."""
         self.recorded: set[str] = set()
         """The files of which code ran that was recorded."""
+        self.not_loaded: set[str] = set()
+        """The files with findings that the program certainly did not load."""
         self.elsewhere = ""
         """What ran and was not recorded: processes in which lines may have run that did not here."""
         self._look_through(tape.events)
@@ -332,6 +334,8 @@ class Story:
                 self.passed = value > 0
             case "recorded-file":
                 self.recorded.add(self.file(event.at.file))
+            case "file-not-loaded":
+                self.not_loaded.add(self.file(event.at.file))
             case "gradients-looked-at":
                 self.gradients_looked_at = True
             case "gradients-used":

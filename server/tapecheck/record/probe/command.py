@@ -374,11 +374,7 @@ def version_of(torch: Optional[str]) -> Tuple[int, ...]:
 def recorder_of(options: Options, program: Program, writer: Writer) -> Recorder:
     """Return the recorder of a process of a program, with what it was asked for."""
     shown = options.name or (program.path if options.module else options.script)
-    torch = importlib.util.find_spec("torch")
-    # A project may hold a copy of torch: that is a library all the same.
-    copy = os.path.split(torch.origin or "") if torch is not None else ("", "")
-    foreign = copy[0] if copy[1] == "__init__.py" else ""
-    sources = Sources(program.path, shown, foreign, options.own, options.directory)
+    sources = Sources(program.path, shown, own=options.own, directory=options.directory)
     if program.lines is not None:
         sources.give(program.path, program.lines)
     if options.instead:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Dict, Tuple
 
+from .children import seconds_elsewhere
 from .lines import Place, ThreadLines
+from .lookups import members
 from .recording import Recording
+from .writer import span
 
 
 class Reached:
@@ -35,3 +40,34 @@ class Reached:
             count = self.hits.get(key, 0)
             if count & (count - 1):
                 self._write(key, count)
+        self._write_not_loaded()
+
+    def _write_not_loaded(self) -> None:
+        """Write which files of watched lines the program has not loaded, as far as that is certain.
+
+        It is not where a process was started that may have, or where a text may have been run under any name.
+        """
+        recorder = self.recorder
+        tracer, sources = recorder.tracer, recorder.sources
+        files = sorted({file for file, _ in tracer.watched} - tracer.begun)
+        if not files or seconds_elsewhere() is not None or any(text.runs_texts for text in sources.texts()):
+            return
+        modules = (members(module).get("__file__") for module in list(sys.modules.values()))
+        known = {*sources.seen(), *tracer.foreign, *(name for name in modules if type(name) is str)}
+        for file in files:
+            if not any(_may_be(file, name) for name in known):
+                recorder.writer.event("Measure", at=self._site(file), name="file-not-loaded", value=1, unit="files")
+
+    def _site(self, file: str) -> int:
+        shown = self.recorder.sources.name(file)
+        return self.recorder.writer.site((file,), lambda: (span(shown, (1, 1, 1, 1)), "<unknown>", [], ()))
+
+
+def _may_be(file: str, name: str) -> bool:
+    """Return whether what code calls its file may be some file, or a copy of it."""
+    if os.path.basename(file) != os.path.basename(name):
+        return False
+    try:
+        return os.path.getsize(file) == os.path.getsize(name)
+    except OSError:
+        return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import os
 import site
 import sys
@@ -84,6 +85,8 @@ class SourceText:
         self.clears: FrozenSet[int] = frozenset()
         self.in_line: FrozenSet[int] = frozenset()
         """The lines that are loops by themselves: of comprehensions, and of loops that have their body beside them."""
+        self.runs_texts = False
+        """Whether anything in it may run a text as code, under whatever name of a file."""
         self.names_gradients = False
         self.looks_at_gradients = False
         """Whether anything in it may look at gradients: `.grad`, a hook, a clip that returns their norm."""
@@ -160,6 +163,9 @@ class _Reader:
                 self.text.looks_at_gradients |= getattr(node.func, "attr", getattr(node.func, "id", "")) in _LOOKING
             elif node not in called and _names_gradient(node):
                 self.text.names_gradients = self.text.looks_at_gradients = True
+            self.text.runs_texts |= getattr(node, "id", getattr(node, "attr", "")) == "exec" or (
+                isinstance(node, ast.Name) and node.id == "compile"
+            )
             if isinstance(node, ast.stmt):
                 self._statement(node)
             for path in _written(node):
@@ -404,6 +410,17 @@ def _parse_quietly(text: str, filename: str) -> ast.Module:
         warnings._showwarnmsg = shown  # type: ignore[attr-defined]
 
 
+def _folder_of_torch() -> str:
+    """Return where torch lies: a project may hold a copy of it, which is a library all the same."""
+    try:
+        torch = importlib.util.find_spec("torch")
+    except ValueError:
+        # The program has put something in its place.
+        return ""
+    folder, file = os.path.split((torch.origin if torch is not None else None) or "")
+    return folder if file == "__init__.py" else ""
+
+
 class Sources:
     """Which files are the user's, what they are called on the tape, and their parsed text.
 
@@ -424,7 +441,7 @@ class Sources:
         probe = os.path.dirname(os.path.abspath(__file__))
         places = [probe] + [sysconfig.get_path(name) or "" for name in ("stdlib", "platstdlib", "purelib", "platlib")]
         places += site.getsitepackages() if hasattr(site, "getsitepackages") else []
-        places += [getattr(site, "USER_SITE", None) or "", foreign]
+        places += [getattr(site, "USER_SITE", None) or "", foreign, _folder_of_torch()]
         self._foreign = tuple({os.path.join(place, "") for place in places if place})
         folders = [self.directory, *map(os.path.dirname, (os.path.join(self.directory, script), self._script))]
         self._roots = tuple({os.path.join(os.path.abspath(folder), "") for folder in folders})
@@ -528,6 +545,10 @@ class Sources:
         if text is None:
             text = self._texts[file] = SourceText(file)
         return text
+
+    def seen(self) -> List[str]:
+        """Return what code that was seen calls its files."""
+        return list(self._user)
 
     def texts(self) -> List[SourceText]:
         return list(self._texts.values())
