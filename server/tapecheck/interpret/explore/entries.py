@@ -171,10 +171,21 @@ def _start_method(machine: Machine, module: Module, node: FunctionNode, cls: Cla
             lived.lived(owner, module.source)
         elif _of_lightning(owner):
             return lightning.fit(machine.torch.nn, owner)
+        _set_up(machine, owner, cls, node)
         if owner.module and not any(part.attr in _TRAINING for part in of_kind(node, ast.Attribute)):
             # Its loops are parts of the forward pass that somebody else calls for.
             machine.world.position.frames[-1].forward = True
     return _start(machine, node, function, owner)
+
+
+def _set_up(machine: Machine, owner: Instance, cls: Class, node: FunctionNode) -> None:
+    """Do what unittest does before it calls a method of a test case."""
+    if node.name in (*_SETTING_UP, "tearDown") or _TEST_CASES.isdisjoint(cls.library_bases()):
+        return
+    for name in _SETTING_UP:
+        home = cls.home_of(name)
+        if home is not None and (function := function_of(home.namespace[name])) is not None:
+            machine.call(function, [cls if name == "setUpClass" else owner], {}, node)
 
 
 def _calls_nothing(base: str) -> bool:
@@ -251,6 +262,8 @@ def _in_its_mode(started: Value, function: Function) -> Value:
 _OFF = frozenset(("no_grad", "inference_mode"))
 _CALLING_NOTHING = ("abc.", "builtins.", "collections.", "enum.", "torch.utils.data.", "typing.")
 """Where classes come from whose methods nobody calls without recording."""
+_TEST_CASES = frozenset(("unittest.TestCase", "unittest.case.TestCase", "unittest.IsolatedAsyncioTestCase"))
+_SETTING_UP = ("setUpClass", "setUp")
 _FUNCTION_BASES = frozenset(("torch.autograd.Function", "torch.autograd.function.Function"))
 _OF_FUNCTION = ("forward", "backward")
 _TRAINING = frozenset(("backward", "step", "zero_grad", "eval", "item", "detach"))
