@@ -1,11 +1,12 @@
 """Hold a survey's findings against places that people labelled before they looked at what the tool says.
 
     python -m tests.ecosystem FOLDER --memory survey.json
-    python -m tests.ecosystem.recall survey.json
+    python -m tests.ecosystem.recall survey.json [LABELS]
 
-`labels.tsv` names places in public repositories, with the commit, no code: what should be said there (`true`), and what
-tempts and should not be said (`false`). A line is that of the store, the call or the head of the loop; in a notebook it
-is `cell:line`. Rules are joined by `|` where either tells the story.
+`labels.tsv`, and `later.tsv` of a later survey, name places in public repositories, with the commit, no code: what
+should be said there (`true`), and what tempts and should not be said (`false`). A line is that of the store, the call
+or the head of the loop; in a notebook it is `cell:line`. Rules are joined by `|` where either tells the story. Files
+that import one with labels are surveyed with it, as `tapecheck check FILE` does.
 """
 
 from __future__ import annotations
@@ -83,12 +84,13 @@ def compare(wanted: list[Label], findings: list[Found]) -> tuple[list[Label], li
 
 def main(arguments: list[str]) -> int:
     """Print what is found and missed by rule, and every place that is missed or told wrongly."""
-    findings = read(Path(arguments[0])) if len(arguments) == 1 else None
+    findings = read(Path(arguments[0])) if len(arguments) in (1, 2) else None
     if findings is None:
         print(__doc__)
         return 2
     there = {one.repository.replace("+", "/", 1) for one in findings}
-    wanted = [label for label in labels() if label.repository in there]
+    table = Path(arguments[1]).read_text(encoding="utf-8") if len(arguments) == 2 else None
+    wanted = [label for label in labels(table) if label.repository in there]
     found, missed, wrong = compare(wanted, findings)
     for rules in sorted({label.rules for label in found + missed}):
         counts = Counter(label in found for label in found + missed if label.rules == rules)
