@@ -79,15 +79,15 @@ class Probes:
             # One answer leads past all others.
             self._split(rest, group.against)
             return
-        changed = self.wanted.changed_by(self.tapes, world.writer.tape)
         if rest:
             self._groups.appendleft(_Group(rest, group.against))
-        if not changed and _finished(world):
-            self.done |= {way.turned for way in met if way.turned is not None}
-            return
-        tape = world.writer.tape
-        tape.refutes_only = True
-        self._split(met, tape if changed else group.against)
+        tape, against = world.writer.tape, group.against
+        if _finished(world):
+            if not self.wanted.changed_by(self.tapes, tape):
+                self.done |= {way.turned for way in met if way.turned is not None}
+                return
+            tape.refutes_only, against = True, tape
+        self._split(met, against)
 
     def _split(self, ways: list[Way], against: Tape | None) -> None:
         half = (len(ways) + 1) // 2
