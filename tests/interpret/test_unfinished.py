@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ast
+import random
+from collections.abc import Iterator
 
 import pytest
 
 from tapecheck.check import check
-from tapecheck.rules import ALL
+from tapecheck.rules import ALL, Finding
 from tapecheck.source import from_text
+from tapecheck.source.nodes import last_name
+from tapecheck.torchfacts import classes
 
 _GAN = """\
 import torch
@@ -124,3 +128,43 @@ def test_a_call_that_is_being_typed_is_no_mistake(name: str) -> None:
         typed = "\n".join(lines)
         for one in check(from_text(typed, "p.py")).findings:
             assert one.span.line in whole or not one.certain, (lines[method.lineno - 1], one.code, one.span.line)
+
+
+def _half_typed(program: str, name: str) -> Iterator[str]:
+    """Yield a program with some of its attributes and keywords written only half."""
+    lines = program.splitlines()
+    cuts: list[tuple[int, int, int]] = []
+    nodes = list(ast.walk(ast.parse(program)))
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and node.lineno == node.end_lineno and isinstance(node.ctx, ast.Load):
+            short = min(3, len(node.attr) - 1)
+            # `loss.det()` is another thing to say.
+            if classes.tensor_lacks(node.attr[:short]):
+                end = node.end_col_offset or 0
+                cuts.append((node.lineno, end - len(node.attr) + short, end))
+    for call in nodes:
+        if isinstance(call, ast.Call) and last_name(call.func) in ("backward", "grad"):
+            for keyword in call.keywords:
+                if keyword.arg is not None:
+                    cuts.append((keyword.lineno, keyword.col_offset + 4, keyword.col_offset + len(keyword.arg)))
+    for row, start, end in random.Random(name).sample(cuts, min(6, len(cuts))):
+        line = lines[row - 1].encode()
+        typed = (line[:start] + line[end:]).decode()
+        yield "\n".join([*lines[: row - 1], typed, *lines[row:]])
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_what_is_typed_half_makes_nothing_certain(name: str) -> None:
+    lines = WRITTEN[name].splitlines()
+    whole = check(from_text(WRITTEN[name], "p.py")).findings
+    # The same mistake may be told at another line, or by another rule of another line of it.
+    known = {one.code for one in whole} | {line for one in whole for line in _lines(one)}
+    for typed in _half_typed(WRITTEN[name], name):
+        changed = next(text for text, was in zip(typed.splitlines(), lines) if text != was)
+        for one in check(from_text(typed, "p.py")).findings:
+            new = known.isdisjoint((one.code, *_lines(one)))
+            assert not (new and one.certain), (changed, one.code, one.span.line, one.message)
+
+
+def _lines(finding: Finding) -> set[int]:
+    return {finding.span.line, *(label.span.line for label in finding.labels)}

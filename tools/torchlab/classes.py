@@ -1,13 +1,15 @@
 """What torch's classes derive from and what they are made of: ``python -m tools.torchlab.classes``.
 
 Writes ``classes.json``: for each class the short names of its bases within torch, and for layers of `torch.nn` the
-names of their attributes, as `hasattr` sees them once one has been made, and likewise for optimizers. Needs torch.
+names of their attributes, as `hasattr` sees them once one has been made, and likewise for optimizers; for torch's
+modules the names that are in them. Needs torch.
 """
 
 from __future__ import annotations
 
 import inspect
 import json
+import pkgutil
 import sys
 from pathlib import Path
 
@@ -22,6 +24,23 @@ from tools.torchlab.optimizers import made_optimizers
 
 STORED = Path(torchfacts.__file__).with_name("classes.json")
 SPACES = ("torch.nn", "torch.optim", "torch.optim.lr_scheduler", "torch.utils.data", "torch.distributions")
+
+NAMED = (
+    "torch", "torch.amp", "torch.autograd", "torch.cuda", "torch.func", "torch.linalg", "torch.nn",
+    "torch.nn.functional", "torch.nn.init", "torch.nn.utils", "torch.optim", "torch.optim.lr_scheduler",
+    "torch.utils.data",
+)  # fmt: skip
+"""The modules whose names are written in programs that train."""
+
+
+def names() -> dict[str, list[str]]:
+    """Return the public names of torch's modules, what is imported first when it is asked for among them."""
+    found: dict[str, list[str]] = {}
+    for path in NAMED:
+        module = sys.modules[path]
+        inside = (one.name for one in pkgutil.iter_modules(getattr(module, "__path__", ())))
+        found[path] = sorted(name for name in {*dir(module), *inside} if not name.startswith("_"))
+    return found
 
 
 def bases() -> dict[str, list[str]]:
@@ -73,6 +92,7 @@ def measure() -> dict[str, object]:
         "module": sorted(name for name in dir(nn.Module()) if not name.startswith("__")),
         "tensor": sorted(_of_tensors()),
         "attributes": attributes(),
+        "names": names(),
     }
 
 

@@ -307,6 +307,12 @@ class Library(Protocol):
     def object_has(self, owner: Instance, name: str, node: ast.AST) -> bool | None:
         """Whether an object has an attribute; None where nobody knows."""
 
+    def lacks_name(self, path: str, name: str) -> bool:
+        """Return whether a module of torch has nothing of a name, in the version that was measured."""
+
+    def is_method(self, path: str) -> bool:
+        """Return whether a dotted path is that of a method of a class of torch."""
+
     def lacks(self, owner: Tensor | Instance, name: str) -> bool:
         """Return whether a value of torch's has no attribute of a name, unless the program gives it one."""
 

@@ -16,6 +16,7 @@ class _Stored(TypedDict):
     module: list[str]
     tensor: list[str]
     attributes: dict[str, list[str]]
+    names: dict[str, list[str]]
 
 
 @lru_cache(maxsize=1)
@@ -39,6 +40,12 @@ def _tensor() -> frozenset[str]:
     return frozenset(_stored()["tensor"])
 
 
+@lru_cache(maxsize=32)
+def _names(path: str) -> frozenset[str] | None:
+    names = _stored()["names"].get(path)
+    return None if names is None else frozenset(names)
+
+
 @lru_cache(maxsize=256)
 def _own(path: str) -> frozenset[str] | None:
     names = _stored()["attributes"].get(path)
@@ -58,6 +65,24 @@ def is_base(name: str) -> bool:
 def tensor_lacks(name: str) -> bool:
     """Return whether tensors certainly have no attribute of a name, unless the program gives them one."""
     return not name.startswith("_") and name not in _tensor()
+
+
+def torch_lacks(path: str, name: str) -> bool:
+    """Return whether a module of torch as ``torch.nn`` certainly has nothing of a name; False of those not measured."""
+    names = _names(path)
+    return names is not None and not name.startswith("_") and name not in names
+
+
+def module_lacks(name: str) -> bool:
+    """Return whether a bare ``nn.Module`` has no attribute of a name, unless the program gives it one."""
+    return not name.startswith("_") and name not in _module()
+
+
+def is_method(path: str) -> bool:
+    """Return whether a dotted path is that of a method of a class of torch: ``torch.optim.Adam.step``."""
+    owner, _, name = path.rpartition(".")
+    own = _own(owner)
+    return own is not None and (name in own or name in _module())
 
 
 def lacks(path: str, name: str) -> bool:

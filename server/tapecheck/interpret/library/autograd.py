@@ -91,6 +91,8 @@ _Known = tuple[OpFact, dict[str, list[_Member]], Storage]
 """What is kept of an op for its gradient: its fact, node and storage of each input, the storage of its result."""
 
 
+_BESIDES = ("is_grads_batched", "materialize_grads", "retain_variables")
+"""What `autograd.grad` takes by name alone, and what `backward` took before torch 0.2."""
 _REWRITES = ("CopySlices", "AsStridedBackward0", "CheckpointBackward")
 """Nodes of changes through views, and around a checkpoint: the gradient goes through them as it comes."""
 
@@ -382,6 +384,8 @@ class Autograd:
     def _given(self, names: Sequence[str], args: Args, kwargs: Kwargs, node: ast.AST) -> Kwargs:
         """Return the arguments of a call by their names; its flags may be among options that nobody knows."""
         given = {**dict(zip(names, args)), **known_keywords(kwargs)}
+        if not given.keys() <= {*names, *_BESIDES}:
+            self.machine.doubt("TypeError", node)
         options = passed_on(kwargs)
         for flag in ("retain_graph", "create_graph") if options is not None else ():
             given.setdefault(flag, perhaps_given(self.machine, options, flag, False, node))

@@ -19,6 +19,7 @@ from tapecheck.interpret.library import (
     frameworks,
     leaves,
     names,
+    nnlib,
     opaque,
     pretrained,
     processes,
@@ -80,6 +81,7 @@ MODELS: dict[str, Model] = {
     "builtins": _builtin_class, "numpy": tensorlib.to_numpy, "np": tensorlib.to_numpy, "torchmetrics": _metrics,
 }  # fmt: skip
 """The model of each other library, by its name."""
+_MODULES = frozenset(nnlib.BARE)
 _TRANSPARENT = frozenset((
     "torch.jit.script", "torch.jit.ignore", "torch.jit.export", "typing.no_type_check",
     "abc.abstractmethod", "dataclasses.dataclass", "typing.overload",
@@ -383,9 +385,21 @@ class Libraries:
         """Return whether a value of torch's has no attribute of a name, unless the program gives it one."""
         if isinstance(owner, Tensor):
             return classes.tensor_lacks(name)
-        layer = owner.layer
-        hidden = owner.cls is not None or owner.open or (layer is not None and (layer.more or layer.wrapped))
-        return not hidden and classes.lacks(owner.lib, name)
+        layer, cls = owner.layer, owner.cls
+        if owner.open or (layer is not None and (layer.more or layer.wrapped)):
+            return False
+        if cls is None:
+            return classes.lacks(owner.lib, name)
+        bases = cls.library_bases()
+        return bool(bases) and not cls.opaque and set(bases) <= _MODULES and classes.module_lacks(name)
+
+    def lacks_name(self, path: str, name: str) -> bool:
+        """Return whether a module of torch has nothing of a name, in the version that was measured."""
+        return classes.torch_lacks(path, name)
+
+    def is_method(self, path: str) -> bool:
+        """Return whether a dotted path is that of a method of a class of torch."""
+        return classes.is_method(path)
 
     def object_length(self, owner: Value, node: ast.AST) -> Value:
         return builtin.length_unknown(self.engine, owner, node)

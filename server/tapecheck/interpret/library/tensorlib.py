@@ -59,7 +59,7 @@ def tensor_attribute(torch: Torch, owner: Tensor, name: str, node: ast.AST) -> V
         return owner.given[name]
     if owner.extra is not None and name in owner.extra:
         return owner.extra[name]
-    if classes.tensor_lacks(name) and owner.graph == "yes" and _is_computed(torch, owner):
+    if classes.tensor_lacks(name) and (owner.is_leaf or (owner.graph == "yes" and _is_computed(torch, owner))):
         # The program may have given tensors the attribute, or have a class of its own: nobody knows what it catches.
         torch.machine.doubt("AttributeError", node)
     return Native(name, lambda m, args, kwargs, at: method(torch, owner, name, args, kwargs, at), receiver=owner)

@@ -68,6 +68,8 @@ def attribute(machine: Engine, owner: Value, name: str, node: ast.AST) -> Value:
         return Native(name, lambda m, args, kwargs, at: method(m, owner, args, kwargs, at), receiver=owner)
     if owner is None:
         machine.wrong("AttributeError", node)
+    elif not machine.handlers and behaviour(owner).is_container and behaviour(owner).may_lack(machine, name, node):
+        machine.doubt("AttributeError", node)
     other = _OTHERS.get(kind)
     return other(machine, owner, name, node) if other is not None else Unknown.named(name)
 

@@ -45,7 +45,7 @@ def instance_attribute(machine: Engine, owner: Instance, name: str, node: ast.AS
             return found
     if complete(machine, owner):
         machine.wrong("AttributeError", node)
-    elif owner.cls is None and machine.library.lacks(owner, name):
+    elif machine.library.lacks(owner, name):
         # The program may have given it the attribute where nobody sees it.
         machine.doubt("AttributeError", node)
     inherited = machine.library.of_base(owner, name) if owner.module else None

@@ -180,12 +180,18 @@ class Lib(BaseValue):
     def get_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> Value:
         if name in ("__name__", "__qualname__"):
             return self.path.rsplit(".", 1)[-1]
+        if not machine.handlers and machine.library.lacks_name(self.path, name):
+            # Another version may have it, or it is typed only half: what it does nobody knows.
+            machine.doubt("AttributeError", node)
         return machine.library.constant(Lib(f"{self.path}.{name}"))
 
     def has_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> bool | None:
         return None if machine.library.known_name(self.path, name) is None else True
 
     def called(self, machine: Interpreter, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        if not (args or kwargs) and machine.library.is_method(self.path):
+            # A method of a class, without an object.
+            machine.doubt("TypeError", node)
         try:
             if self.path not in _TAKES_OPTIONS:
                 kwargs.pop(MORE_KEYWORDS, None)

@@ -171,6 +171,13 @@ class Instance(BaseValue):
         found = machine.library.object_has(self, name, node)
         return found is False or (found is None and self.cls is None)
 
+    def guessed_items(self, machine: Interpreter, count: int, node: ast.AST) -> list[Value]:
+        if self.cls is not None and machine.library.object_has(self, "__iter__", node) is False:
+            # What has `__getitem__` alone can be taken apart, too.
+            if machine.library.object_has(self, "__getitem__", node) is False:
+                machine.doubt("TypeError", node)
+        return BaseValue.guessed_items(self, machine, count, node)
+
     def called(self, machine: Interpreter, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         method = machine.special(self, "__call__")
         if method is not None:
