@@ -19,6 +19,7 @@ import torch.utils.data
 from torch import nn
 
 from tapecheck import torchfacts
+from tapecheck.torchfacts.classes import LAYER
 from tools.torchlab.modules import built_layers
 from tools.torchlab.optimizers import made_optimizers
 
@@ -77,6 +78,25 @@ def attributes() -> dict[str, list[str]]:
     return {name: sorted(one for one in names if not one.startswith("__")) for name, names in sorted(found.items())}
 
 
+def ranks() -> dict[str, dict[str, int]]:
+    """Return for each class of layers the number of dimensions of its parameters, where all its layers agree; those of
+    a layer's layers and directions under one name.
+    """
+    found: dict[str, dict[str, set[int]]] = {}
+    for made in built_layers():
+        for layer in made.modules():
+            if vars(nn).get(type(layer).__name__) is not type(layer):
+                continue
+            own = found.setdefault(type(layer).__name__, {})
+            # A layer that is made of others has theirs under dotted names.
+            for name, parameter in layer.named_parameters():
+                own.setdefault(LAYER.sub("", name), set()).add(parameter.dim())
+    same = {
+        cls: {name: min(seen) for name, seen in sorted(own.items()) if len(seen) == 1} for cls, own in found.items()
+    }
+    return {cls: own for cls, own in sorted(same.items()) if own}
+
+
 def _of_tensors() -> set[str]:
     """Return the names of what tensors have, and packed sequences, which layers take and give in their place."""
     packed = nn.utils.rnn.pack_sequence([torch.ones(1)])
@@ -93,6 +113,7 @@ def measure() -> dict[str, object]:
         "tensor": sorted(_of_tensors()),
         "attributes": attributes(),
         "names": names(),
+        "ranks": ranks(),
     }
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import lru_cache
 from importlib import resources
 from typing import TypedDict
@@ -17,6 +18,11 @@ class _Stored(TypedDict):
     tensor: list[str]
     attributes: dict[str, list[str]]
     names: dict[str, list[str]]
+    ranks: dict[str, dict[str, int]]
+
+
+LAYER = re.compile(r"_l\d+(_reverse)?$")
+"""What ends the names of the parameters of a recurrent module's layers."""
 
 
 @lru_cache(maxsize=1)
@@ -50,6 +56,11 @@ def _names(path: str) -> frozenset[str] | None:
 def _own(path: str) -> frozenset[str] | None:
     names = _stored()["attributes"].get(path)
     return None if names is None else frozenset(names)
+
+
+def rank(layer: str, name: str) -> int | None:
+    """Return how many dimensions a parameter of a layer such as ``Linear`` has; None where its arguments decide."""
+    return _stored()["ranks"].get(layer, {}).get(LAYER.sub("", name))
 
 
 def bases(path: str) -> tuple[str, ...]:

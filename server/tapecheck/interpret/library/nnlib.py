@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Hashable, Iterator
 from functools import lru_cache, partial
 
@@ -68,7 +67,7 @@ from tapecheck.interpret.values import (
 )
 from tapecheck.interpret.values.vocabulary import ANY_LAYER
 from tapecheck.tape import Fact, ModeSet, Named
-from tapecheck.torchfacts import ModuleFact, OpFact, load
+from tapecheck.torchfacts import ModuleFact, OpFact, classes, load
 
 _KEEP = frozenset(
     ["to", "cuda", "cpu", "float", "double", "half", "bfloat16", "type", "to_empty", "xpu", "share_memory"]
@@ -177,7 +176,7 @@ class Modules:
         made_with = precisions.given(self.world, given)
         if made_with != "float":
             tensor.note(Mark.PRECISION, made_with)
-        tensor.rank = _RANKS.get((layer, name))
+        tensor.rank = classes.rank(layer, name)
         self.world.graph.make_leaf(tensor, node, f"{layer}.{name}", parameter=True)
         return tensor
 
@@ -728,14 +727,12 @@ class Modules:
         return [(home, last, known), *(place for place in others if place[:2] != (home, last))]
 
 
-_RANKS = {("Linear", "weight"): 2, ("Linear", "bias"): 1, ("Embedding", "weight"): 2}
 _OPTIONAL: dict[str, tuple[bool, tuple[str, ...]]] = {
     "weight_hr": (True, ("proj_size",)), "bias_k": (True, ("add_bias_kv",)), "bias_v": (True, ("add_bias_kv",)),
     "q_proj_weight": (True, ("kdim", "vdim")), "k_proj_weight": (True, ("kdim", "vdim")),
     "v_proj_weight": (True, ("kdim", "vdim")), "in_proj_weight": (False, ("kdim", "vdim")),
 }  # fmt: skip
 """Parameters that a module has, or has not, where one of these arguments is given."""
-_LAYER = re.compile(r"_l\d+(_reverse)?$")
 
 
 def _is_in_place(owner: Instance, fact: ModuleFact) -> bool:
@@ -765,7 +762,7 @@ def _without_layer(name: str) -> str:
 
     It is weight_ih for weight_ih_l0, weight_ih_l1 ...
     """
-    return _LAYER.sub("", name)
+    return classes.LAYER.sub("", name)
 
 
 class _Registered(Attributes):
@@ -841,8 +838,8 @@ def _is_of_model(value: Value) -> bool:
 
 def _layered(names: tuple[str, ...], flags: dict[str, Value]) -> list[str]:
     """Return the parameter names of a module, with as many layers and directions as it was built with."""
-    bases = dict.fromkeys(_LAYER.sub("", name) for name in names if _LAYER.search(name))
-    plain = [name for name in names if not _LAYER.search(name)]
+    bases = dict.fromkeys(classes.LAYER.sub("", name) for name in names if classes.LAYER.search(name))
+    plain = [name for name in names if not classes.LAYER.search(name)]
     layers = known_int(flags.get("num_layers", 1)) or 1
     count = layers if 0 < layers <= limits.MAX_LAYERS else 1
     directions = ("", "_reverse") if flags.get("bidirectional") is True else ("",)
@@ -854,7 +851,7 @@ def _has_parameter(name: str, flags: dict[str, Value]) -> bool:
     switches = ("affine", "elementwise_affine", *(("bias",) if "bias" in name else ()))
     if any(flags.get(switch) is False for switch in switches):
         return False
-    wanted = _OPTIONAL.get(_LAYER.sub("", name))
+    wanted = _OPTIONAL.get(classes.LAYER.sub("", name))
     return wanted is None or any(flags.get(flag) not in (None, False, 0) for flag in wanted[1]) == wanted[0]
 
 

@@ -106,7 +106,19 @@ def _ask(torch: Torch, owner: Tensor, node: ast.AST) -> None:
 
 
 def _shape_of(torch: Torch, owner: Tensor, node: ast.AST) -> Value:
-    return _extra(owner, "shape", Kind.SIZES)
+    shape = _extra(owner, "shape", Kind.SIZES)
+    if isinstance(shape, Unknown) and _has_rank(owner):
+        shape.asked_length().concrete = owner.rank
+    return shape
+
+
+def _dimensions(torch: Torch, owner: Tensor, node: ast.AST) -> Value:
+    return owner.rank if _has_rank(owner) else _extra(owner, "ndim")
+
+
+def _has_rank(owner: Tensor) -> bool:
+    """Whether it is known how many dimensions a tensor has: a layer's parameter has those that its class gives it."""
+    return owner.rank is not None and owner.parameter and owner.is_leaf
 
 
 def _size(torch: Torch, owner: Tensor, node: ast.AST) -> Value:
@@ -116,7 +128,7 @@ def _size(torch: Torch, owner: Tensor, node: ast.AST) -> Value:
 
 _ATTRIBUTES: dict[str, Callable[[Torch, Tensor, ast.AST], Value]] = {
     "grad": _gradient, "_grad": _gradient, "data": _data, "requires_grad": _needs_gradient, "is_leaf": _is_leaf,
-    "grad_fn": _grad_fn, "shape": _shape_of, "size": _size,
+    "grad_fn": _grad_fn, "shape": _shape_of, "size": _size, "ndim": _dimensions,
 }  # fmt: skip
 
 
@@ -144,6 +156,7 @@ def set_tensor_attribute(torch: Torch, owner: Tensor, name: str, value: Value, n
     elif name == "data":
         owner.cuts = merge_cuts(cuts_of(value), owner.cuts) if owner.node is None else owner.cuts
         torch.world.graph.change(owner, node, "data =", bumps="no", written=[value])
+        owner.rank = value.rank if isinstance(value, Tensor) else None
         held = precisions.of(value) if isinstance(value, Tensor) else None
         if held is not None and held != owner.precision():
             owner.note(Mark.PRECISION, held)
@@ -327,6 +340,8 @@ def _floating(torch: Torch, owner: Tensor, name: str | Unknown, args: Args, kwar
 
 
 def _shape(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if name in ("dim", "ndimension") and _has_rank(owner):
+        return owner.rank
     made = _extra(owner, f"{name}()", Kind.ANY if name == "stride" else Kind.WHOLE)
     asked = name in ("dim", "ndimension") and owner.rank is None
     if asked and isinstance(made, Unknown) and made.truth is None:
