@@ -731,7 +731,8 @@ class Reader:
     def _add_storage(self, sizes: Dict[int, int], tensor: Tensor) -> None:
         if isinstance(tensor, self.torch.Tensor):
             address = address_of(tensor)
-            if address and self.storages.get(address, 0) not in self.leaf_of_storage:
+            # Most are saved by several nodes: the size of each is asked for once.
+            if address and address not in sizes and self.storages.get(address, 0) not in self.leaf_of_storage:
                 sizes[address] = self.values.size_of(tensor)
 
     def stale(self, node: Node) -> Optional[Tuple[str, str, int, int]]:

@@ -30,6 +30,7 @@ class Engine:
     def __init__(self, engine: _ImperativeEngine, recorder: Recording) -> None:
         self._engine = engine
         self._recorder = recorder
+        self._plainly = recorder.torch._C.DisableTorchFunction
         functorch = getattr(recorder.torch._C, "_functorch", None)
         self._transform = getattr(functorch, "peek_interpreter_stack", lambda: None)
 
@@ -43,24 +44,31 @@ class Engine:
             return self._engine.run_backward
         tracer = recorder.tracer
         paused = False
-        with Guard(recorder):
-            recorder.rests.wake(sys._getframe(1))
-            paused = tracer.trace is not None and tracer.pause()
-            # Inside torch.func transforms the tensors are wrappers whose graphs end with the transform.
-            if self._transform() is None:
-                if tracer.paused is not None:
-                    tracer.overslept()
-                frame = sys._getframe(1)
-                lines = tracer.only
-                calls = None if lines is None else recorder.passing.regular.get(lines.place)
-                hidden, passes = recorder.hidden.by_backward, recorder.passing.passes_regular
-                if lines is None or calls is None or recorder.unused.alive or not passes(calls, lines, frame):
-                    _announce(recorder, frame)
-                if hidden:
-                    recorder.hidden.walked()
+        # What a `Guard` does, in place: it runs at every call, and each call of Python's is dear while it traces.
+        try:
+            with self._plainly():
+                if recorder.rests.rest is not None:
+                    recorder.rests.wake(sys._getframe(1))
+                paused = tracer.trace is not None and tracer.pause()
+                # Inside torch.func transforms the tensors are wrappers whose graphs end with the transform.
+                if self._transform() is None:
+                    if tracer.paused is not None:
+                        tracer.overslept()
+                    frame = sys._getframe(1)
+                    lines = tracer.only
+                    calls = None if lines is None else recorder.passing.regular.get(lines.place)
+                    hidden, passes = recorder.hidden.by_backward, recorder.passing.passes_regular
+                    if lines is None or calls is None or recorder.unused.alive or not passes(calls, lines, frame):
+                        _announce(recorder, frame)
+                    if hidden:
+                        recorder.hidden.walked()
+        except Exception:
+            recorder.failed()
         if paused:
-            with Guard(recorder):
+            try:
                 tracer.go_on()
+            except Exception:
+                recorder.failed()
         if due:
             trip[due.popitem()[0]]
         return self._engine.run_backward
@@ -113,51 +121,57 @@ def install(torch: ModuleType, recorder: Recording) -> Callable[[], None]:
     keep_uncompiled()
     around_all = [getattr(optimizers, "_global_optimizer_%s_hooks" % when, ()) for when in ("pre", "post")]
 
+    plainly = torch._C.DisableTorchFunction
+
     def before(optimizer: Optimizer, args: Sized, words: Mapping[str, object]) -> None:
         if not recorder.failures and not compiling():
-            begins(optimizer, args, words)
+            paused = alone = False
+            try:
+                with plainly():
+                    if recorder.rests.rest is not None:
+                        recorder.rests.wake(sys._getframe(0))
+                    paused = tracer.trace is not None and tracer.pause()
+                    if tracer.paused is not None:
+                        tracer.overslept()
+                    alone = changes.before_step(optimizer, len(args) > 1 or bool(words))
+            except Exception:
+                recorder.failed()
+            if paused:
+                try:
+                    if (
+                        alone and len(args) == 1 and not words and tracer.paused is None and tracer.only is not None
+                        and _unhooked(optimizer, around_all)
+                    ):  # fmt: skip
+                        # Until `after` all that runs is torch's own: up to half of the calls of an iteration.
+                        tracer.paused = tracer.only
+                    else:
+                        tracer.go_on()
+                except Exception:
+                    recorder.failed()
         if due:
             trip[due.popitem()[0]]
-
-    def begins(optimizer: Optimizer, args: Sized, words: Mapping[str, object]) -> None:
-        paused = alone = False
-        with Guard(recorder):
-            recorder.rests.wake(sys._getframe(1))
-            paused = tracer.trace is not None and tracer.pause()
-            if tracer.paused is not None:
-                tracer.overslept()
-            alone = changes.before_step(optimizer, len(args) > 1 or bool(words))
-        if not paused:
-            return
-        with Guard(recorder):
-            if (
-                alone and len(args) == 1 and not words and tracer.paused is None and tracer.only is not None
-                and _unhooked(optimizer, around_all)
-            ):  # fmt: skip
-                # Until `after` all that runs is torch's own: up to half of the calls of an iteration.
-                tracer.paused = tracer.only
-            else:
-                tracer.go_on()
 
     def after(optimizer: Optimizer, args: object, words: object) -> None:
         if not recorder.failures and not compiling():
-            ends(optimizer)
+            paused = False
+            try:
+                with plainly():
+                    paused = tracer.paused is not None and tracer.paused is tracer.lines()
+                    if paused:
+                        tracer.paused = None
+                    else:
+                        paused = tracer.trace is not None and tracer.pause()
+                    changes.after_step(optimizer)
+                    recorder.hidden.stepped(optimizer)
+            except Exception:
+                recorder.failed()
+            if paused:
+                try:
+                    tracer.go_on()
+                except Exception:
+                    recorder.failed()
         if due:
             trip[due.popitem()[0]]
-
-    def ends(optimizer: Optimizer) -> None:
-        paused = False
-        with Guard(recorder):
-            paused = tracer.paused is not None and tracer.paused is tracer.lines()
-            if paused:
-                tracer.paused = None
-            else:
-                paused = tracer.trace is not None and tracer.pause()
-            changes.after_step(optimizer)
-            recorder.hidden.stepped(optimizer)
-        if paused:
-            with Guard(recorder):
-                tracer.go_on()
 
     if hasattr(optimizers, "register_optimizer_step_pre_hook"):
         handles.append(optimizers.register_optimizer_step_pre_hook(before))
@@ -191,8 +205,10 @@ def install(torch: ModuleType, recorder: Recording) -> Callable[[], None]:
 
 def _unhooked(optimizer: Optimizer, around_all: List[Sized]) -> bool:
     """Return whether no hook runs around an optimizer's step but the recorder's own."""
-    own = (getattr(optimizer, "_optimizer_step_%s_hooks" % when, True) for when in ("pre", "post"))
-    return all(len(hooks) == 1 for hooks in around_all) and not any(own)
+    before, after = around_all
+    if len(before) != 1 or len(after) != 1 or getattr(optimizer, "_optimizer_step_pre_hooks", True):
+        return False
+    return not getattr(optimizer, "_optimizer_step_post_hooks", True)
 
 
 def _watch_saved_tensor_hooks(torch: ModuleType, recorder: Recording) -> None:

@@ -240,6 +240,9 @@ class Comparison(Protocol):
 class Suspension(Protocol):
     """The thread that goes without events."""
 
+    @property
+    def rest(self) -> object: ...
+
     def wake(self, frame: FrameType) -> None: ...
 
 
