@@ -59,6 +59,11 @@ def _kind_of_items(items: list[Value]) -> str:
     return kind_of([concrete(item) for item in items])
 
 
+_WITHOUT_GRAPH = frozenset((
+    "all_gather", "all_reduce", "all_to_all_single", "broadcast", "gather", "irecv", "isend", "recv", "reduce",
+    "scatter", "send",
+))  # fmt: skip
+"""Collectives that write nothing with a graph, measured with two processes of gloo and torch 2.13."""
 _GRAPHLESS = ("cuda.", "manual_seed", "backends", "set_", "save", "random", "distributed.", "get_")
 """What the names of functions begin with that have nothing to do with graphs."""
 _SETS_NOTHING = ("cuda.", "manual_seed", "save", "random", "distributed.", "get_", "is_")
@@ -171,6 +176,9 @@ class Torch:
             return self.op(known, args, kwargs, node)
         # Graphs go through what other processes compute, and a backward from one to the other.
         across = name.startswith(("distributed.autograd.", "distributed.rpc.", "distributed.nn."))
+        if name.startswith("distributed.") and name.rpartition(".")[2] not in _WITHOUT_GRAPH:
+            # What other collectives write requires grad, or nobody has measured it.
+            visible.called(self, path, (*args, *kwargs.values()), node)
         self.world.modes.settings += not name.startswith(_SETS_NOTHING)
         return Unknown("result") if name.startswith(_GRAPHLESS) and not across else NO_MODEL
 
