@@ -15,7 +15,7 @@ COLLECTING_BUDGET = 100_000
 """Work of all functions of a file that only collect: they can begin no backward and make nothing require grad."""
 TURNED_BUDGET = 100_000
 """Work of one way that answers a condition otherwise, where less than that is left for further ways."""
-FURTHER_WORK = 20_000
+FURTHER_WORK = 30_000
 """Work that further ways of one start may always take, however short the first way is."""
 FURTHER_TIMES = 2
 """How many times the work of the first way the further ways may take where that is more."""
