@@ -7,6 +7,7 @@ from enum import IntEnum
 
 import pytest
 
+from tapecheck.check import check
 from tapecheck.interpret.values import (
     BaseValue,
     Deferred,
@@ -28,6 +29,7 @@ from tapecheck.interpret.values import (
     settle_on,
     unkey,
 )
+from tapecheck.source import from_text
 
 
 class Money(BaseValue):
@@ -124,3 +126,17 @@ def test_children_are_what_a_value_holds() -> None:
     assert list(behaviour("text").children()) == []
     function = ast.parse("lambda: 0", mode="eval").body
     assert list(behaviour(function).children()) == []
+
+
+_OF_OTHERS = [
+    "type(w) == float", "type(w) in (int, float)", "type(w) == int or type(w) == float", "type(w) is list",
+    "type(w) == str", "type(w) in [dict, list]", "type(n) != float", "type(n) not in (int, float)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("asked", _OF_OTHERS)
+def test_what_the_type_of_something_excludes_is_not_done(asked: str) -> None:
+    program = f"import torch\nfrom torch import nn\n\nw, n = nn.Linear(3, 1).weight, 1.5\nif {asked}:\n    w.add_(1)\n"
+    assert check(from_text(program, "program.py")).findings == []
+    pytest.importorskip("torch")
+    exec(program, {})

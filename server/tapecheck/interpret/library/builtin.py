@@ -622,7 +622,7 @@ def _type(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     found = behaviour(given).type_of()
     if not isinstance(found, str):
         return found
-    return NAMES.get(found.rpartition(".")[2], Lib(found)) if found else Unknown.plain("type")
+    return NAMES.get(found.rpartition(".")[2], Lib(found, is_type=True)) if found else Unknown.plain("type")
 
 
 def _issubclass(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

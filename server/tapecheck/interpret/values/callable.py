@@ -165,9 +165,12 @@ class Native(BaseValue):
 
 @dataclass(eq=False, slots=True)
 class Lib(BaseValue):
-    """A name of an imported library, by its dotted path: `torch.nn.functional.relu`."""
+    """A name of an imported library, by its dotted path: `torch.nn.functional.relu`; `is_type` of a class that `type`
+    has given.
+    """
 
     path: str
+    is_type: bool = False
 
     typical: ClassVar[bool] = True
     vague: ClassVar[bool] = True
@@ -229,8 +232,10 @@ class Lib(BaseValue):
         return ("name", self.path)
 
     def equals(self, other: BaseValue, machine: Interpreter | None) -> bool | Deferred | None:
+        if isinstance(other, Lib):
+            return self._name() == other._name()
         # With anything else it is a constant of a library, perhaps.
-        return self._name() == other._name() if isinstance(other, Lib) else None
+        return Deferred.TO_OTHER if self.is_type else None
 
     def is_same(self, other: BaseValue) -> bool | Deferred | None:
         return self._name() == other._name() if isinstance(other, Lib) else Deferred.TO_OTHER
