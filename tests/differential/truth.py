@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 import gc
 import hashlib
+import importlib
 import json
 import os
 import random
@@ -28,6 +29,12 @@ from typing import Any
 
 NAME = "p.py"
 SECONDS = 20
+_COMPILING = (
+    "networkx",
+    "torch._dynamo.backends.debugging",
+    "torch._functorch.partitioners",
+    "torch._inductor.compile_fx",
+)
 WAYS = 14
 """Ways through a program with conditions on data that are run: all true, all false, and others by chance."""
 _OF_DATA = frozenset(["sum", "mean", "item", "norm", "random", "rand"])
@@ -371,6 +378,9 @@ def _serve() -> None:
     os.dup2(sink, 1)
     for row in sys.stdin:
         request = json.loads(row)
+        if "compile(" in request.get("text", ""):
+            # What the first compilation imports takes longer than most programs: the children need not do it again.
+            list(map(importlib.import_module, _COMPILING))
         reader, writer = os.pipe()
         child = os.fork()
         if child == 0:

@@ -235,10 +235,11 @@ def test_what_is_said_to_be_donated_for_certain_is() -> None:
     with Truth() as asked:
         for program in random.Random(611).sample(list(_forms()), SEARCHED):
             line = _certain(program)
-            if line is not None:
+            outcome = asked.run(program) if line is not None else None
+            if outcome is not None and outcome.kind != "other":
                 told += 1
-                assert (asked.run(program).kind, line) == ("donated", 11), program
-    assert told > SEARCHED // 8
+                assert (outcome.kind, line) == ("donated", 11), program
+    assert told > SEARCHED // 5
 
 
 RECURRENT = """\
@@ -296,3 +297,114 @@ def test_what_may_be_refused_hides_nothing_behind_it() -> None:
     findings = {each.code: each for each in check(from_text(program, NAME)).findings}
     assert (outcome.kind, findings["TAPE101"].span.line) == ("second", outcome.line)
     assert findings["TAPE101"].certain and not findings["TAPE611"].certain
+
+
+KEPT = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+log, w = [], torch.randn(4, 4, requires_grad=True)
+class Holder: pass
+holder = Holder()
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.last, self.seen = nn.Linear(4, 4), None, []
+    def forward(self, x):
+        h = self.a(x)
+        {keeps}
+        return F.leaky_relu(h, 0.1)
+def make():
+    kept, layer = {}, nn.Linear(4, 4)
+    def run(x):
+        kept["h"] = h = layer(x)
+        return F.leaky_relu(h, 0.1)
+    return run
+def f(x, into):
+    h = x @ w
+    {gives}
+m = torch.compile({called}, backend="aot_eager")
+for step in range(3):
+    log.clear()
+    {calls}.sum().backward(retain_graph=step == 2)
+"""
+HANDED = {
+    "nothing": {},
+    "an attribute": {"keeps": "self.last = h"},
+    "an attribute without its graph": {"keeps": "self.last = h.detach()"},
+    "a view in a list": {"keeps": "self.seen.append(h.view(-1))"},
+    "a global list": {"keeps": "log.append(h)"},
+    "a global object": {"keeps": "holder.last = h"},
+    "a closure": {"called": "make()"},
+    "a list that is given": {
+        "gives": "into.append(h)\n    return F.leaky_relu(h, 0.1)", "calls": "m(torch.randn(4, 4), [])",
+    },
+    "what is given": {
+        "gives": "into.copy_(h)\n    return F.leaky_relu(h, 0.1)", "calls": "m(torch.randn(4, 4), torch.zeros(4, 4))",
+    },
+    "a view": {"gives": "return F.leaky_relu(h, 0.1), h.t()", "calls": "m(torch.randn(4, 4), 0)[0]"},
+    "what a sine is of": {"gives": "return (h * 2).sin(), h.reshape(16)", "calls": "m(torch.randn(4, 4), 0)[0]"},
+    "a branch without a walk": {
+        "gives": "return x @ w + F.leaky_relu(h * 2, 0.1).detach()", "calls": "m(torch.randn(4, 4), 0)",
+    },
+    "a change in place": {"gives": "h.mul_(2)\n    return F.elu(h)", "calls": "m(torch.randn(4, 4), 0)"},
+}  # fmt: skip
+"""What becomes of the tensor that a backward needs."""
+
+
+@pytest.mark.parametrize("name", HANDED)
+def test_what_somebody_else_has_is_not_donated(name: str) -> None:
+    pytest.importorskip("torch")
+    parts = {"keeps": "pass", "gives": "return h", "called": "Net()", "calls": "m(torch.randn(4, 4))"} | HANDED[name]
+    if "gives" in HANDED[name]:
+        parts["called"] = "f"
+    program = KEPT
+    for key, text in parts.items():
+        program = program.replace("{" + key + "}", text)
+    with Truth() as asked:
+        outcome = asked.run(program)
+    assert outcome.kind in (None, "donated")
+    assert _certain(program) == outcome.line
+
+
+ALIKE = """\
+import copy
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self, width=4):
+        super().__init__()
+        self.a, self.b = nn.Linear(4, width), nn.Linear(width, 4)
+    def forward(self, x):
+        return self.b(self.a(x).relu())
+def compiled(net):
+    return torch.compile(net, backend="aot_eager")
+def layers(width):
+    return nn.Sequential(nn.Linear(4, width), nn.ReLU(), nn.Linear(width, 4))
+{made}
+one(torch.randn(4, 4)).sum().backward()
+other(torch.randn(4, 4)).sum().backward(retain_graph=True)
+"""
+PAIRS = {
+    "of one class": "one, other = compiled(Net()), compiled(Net())",
+    "of another size": "one, other = compiled(Net()), compiled(Net(5))",
+    "layers": "one, other = compiled(layers(4)), compiled(layers(4))",
+    "layers of another size": "one, other = compiled(layers(4)), compiled(layers(5))",
+    "a copy of what is compiled": "one = compiled(Net())\nother = copy.deepcopy(one)",
+    "copied before": "net = Net()\none, other = compiled(copy.deepcopy(net)), compiled(net)",
+    "a copy of what was compiled in place": "one = Net()\none.compile(backend='aot_eager')\nother = copy.deepcopy(one)",
+    "both in place": "one, other = Net(), Net()\nfor net in (one, other):\n    net.compile(backend='aot_eager')",
+    "partly frozen": "one = compiled(Net())\nother = copy.deepcopy(one)\nother.a.requires_grad_(False)",
+    "hooked": "one = compiled(Net())\nnet = Net()\nnet.a.register_forward_hook(lambda *_: None)\nother = compiled(net)",
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_models_of_one_class_run_the_same_compiled_code(name: str) -> None:
+    pytest.importorskip("torch")
+    program = ALIKE.replace("{made}", PAIRS[name])
+    with Truth() as asked:
+        outcome = asked.run(program)
+    assert outcome.kind in (None, "donated")
+    # What has hooks may run other code: nothing is said of it.
+    assert _certain(program) == (None if name == "hooked" else outcome.line)

@@ -247,6 +247,8 @@ MAX_VIEWS = 32
 """Views of one tensor that a change in place gives a new history."""
 MOST_OUTPUTS = 64
 """Tensors that an op takes another one apart into, one by one."""
+MOST_HANDED = 4_000
+"""Values in which it is looked for what a compiled call has handed out."""
 
 # -- models and optimizers --------------------------------------------------------------------------------------------
 

@@ -484,6 +484,7 @@ class Modules:
         return self._inherited_forward(owner, args, kwargs, node)
 
     def _module_compile(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        wrappers.watch_layouts(self.world)
         return wrappers.compiled_in_place(owner, kwargs)
 
     def _module___call__(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

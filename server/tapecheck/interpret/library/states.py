@@ -111,7 +111,7 @@ class CompiledState:
     are captured in CUDA graphs where there is a GPU. `bare` are the modules in it that had no hooks when it was
     compiled, by their identity and the grad mode; `own` those that a `functional_call` in it gave their own parameters.
     `lengths` are those of the tensors that its calls were given, as far as they are known, `resized` says that the last
-    one differs from one before. `cached` says that the compiled code may be on the disk.
+    one differs from one before. `cached` says that the compiled code may be on the disk. `asked` are the options.
     """
 
     model: Value
@@ -124,6 +124,7 @@ class CompiledState:
     lengths: set[tuple[int | None, ...]] = field(default_factory=set)
     resized: bool = False
     cached: bool = False
+    asked: tuple[object, ...] = ()
 
 
 @dataclass(eq=False, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from tapecheck.interpret.library import replays
+from tapecheck.interpret.library import donation, replays
 from tapecheck.interpret.library.contract import Modules, Torch
 from tapecheck.interpret.library.states import CompiledState, OptimizerState, ParallelState, kept, state_of
 from tapecheck.interpret.state import World
@@ -61,29 +61,6 @@ _PLAIN_BACKENDS = ("eager", "eager_noexcept", "debug", "pre_dispatch_eager")
 """Backends that run the operations as they were written: each keeps its own node."""
 _UNCACHED = ("aot_eager",)
 """Backends whose compiled code does not stay on the disk from one run to the next."""
-_PRODUCTS = frozenset(
-    f"{name}Backward0"
-    for name in (
-        "Addmm", "Mm", "Mv", "Dot", "Bmm", "Baddbmm", "Addbmm", "Convolution", "ScaledDotProductFlashAttentionForCpu",
-    )
-)  # fmt: skip
-_BANNED = _PRODUCTS | {f"{name}Backward0" for name in ("Cat", "Embedding", "Softmax", "LogSoftmax")}
-"""What no compiled backward computes anew."""
-_MOVING = frozenset(
-    f"{name}Backward{number}"
-    for name in ("Clone", "ConstantPadNd", "Expand", "Squeeze", "T", "Transpose", "UnsafeView", "Unsqueeze", "View")
-    for number in (0, 1, 4)
-)
-_ONLY = _PRODUCTS | _MOVING
-"""What a product may come to, whatever it is given."""
-_STATISTICS = frozenset(
-    f"{name}Backward0"
-    for name in (
-        "NativeLayerNorm", "NativeGroupNorm", "NativeBatchNorm", "EmbeddingBag", "MaxPool2DWithIndices", "NllLoss",
-        "ScaledDotProductFlashAttentionForCpu", "WeightNormInterface",
-    )
-)  # fmt: skip
-"""What saves something of its own beside its result, which nothing computes anew and nobody is handed."""
 _SETTINGS, _DONATING = "torch._functorch.config", "donated_buffer"
 IN_PLACE = "compiled"
 """The kind of hook that stands for `module.compile()`."""
@@ -215,11 +192,18 @@ def _leaves(world: World, given: list[Tensor]) -> dict[int, None]:
 
 def compiled(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """`torch.compile(model or function, ...)`, or the decorator that it is without one."""
+    watch_layouts(torch.world)
     options = {name: value for name, value in kwargs.items() if name != "model"}
     target = argument(args, kwargs, 0, "model")
     if target is None:
         return Native("compile", lambda m, given, named, at: compile_(given[0] if given else None, options))
     return compile_(target, options)
+
+
+def watch_layouts(world: World) -> None:
+    """Keep from now on which tensors may be laid out otherwise than most: compiled code is made for a layout."""
+    if world.modes.laid is None:
+        world.modes.laid = set()
 
 
 def compile_(target: Value, options: Kwargs) -> Value:
@@ -245,8 +229,13 @@ def _compiling(target: Value, options: Kwargs) -> CompiledState | None:
     fullgraph = fact_of(options.get("fullgraph", False)) == "yes"
     return CompiledState(
         target, "yes" if known else "may", fullgraph, replayed=known and replays.asked_for(options),
-        cached=backend not in _UNCACHED,
+        cached=backend not in _UNCACHED, asked=tuple((name, _asked(value)) for name, value in sorted(options.items())),
     )  # fmt: skip
+
+
+def _asked(value: Value) -> object:
+    constant = concrete(value)
+    return constant if isinstance(constant, (bool, int, float, str)) or constant is None else id(value)
 
 
 def compiled_in_place(owner: Instance, options: Kwargs) -> Value:
@@ -405,24 +394,6 @@ def call_compiled(torch: Torch, state: CompiledState, args: Args, kwargs: Kwargs
     return results[0]
 
 
-def _is_banned(torch: Torch, op: str) -> bool:
-    """Whether no compiled backward computes the result of an operation or a layer of torch.nn anew."""
-    nodes = _nodes_of(torch, op)
-    products = not _PRODUCTS.isdisjoint(nodes)
-    return op in _BANNED or (products and (torch.facts.module(op) is not None or nodes <= _ONLY))
-
-
-def _has_statistics(torch: Torch, op: str) -> bool:
-    """Whether an operation or a layer of torch.nn saves something beside its result that is not computed anew."""
-    return op in _STATISTICS or not _STATISTICS.isdisjoint(_nodes_of(torch, op))
-
-
-def _nodes_of(torch: Torch, op: str) -> frozenset[str]:
-    layer = torch.facts.module(op)
-    fact = layer.train if layer is not None else torch.facts.op(op)
-    return frozenset(fact.nodes) if fact is not None else frozenset()
-
-
 def _differ(one: tuple[int | None, ...], other: tuple[int | None, ...]) -> bool:
     """Whether two calls were given tensors of different lengths."""
     return any(None not in pair and pair[0] != pair[1] for pair in zip(one, other))
@@ -433,7 +404,7 @@ def _region(
 ) -> Value:
     """Run what is compiled: the nodes that it builds are one, unless something breaks the graph."""
     world = torch.world
-    world.modes.laid = set() if world.modes.laid is None else world.modes.laid
+    watch_layouts(world)
     guards = _guards(torch, state, given, node)
     first, begun, breaks = world.writer.last_id, len(world.writer.tape.events), world.modes.breaks
     memory = world.writer.last_storage
@@ -448,7 +419,7 @@ def _region(
         if not state.whole and (world.modes.breaks != breaks or _broken(world, begun)):
             state.broken = True
         whole: Fact = "may" if state.broken else state.certain
-        donates = _donates(torch, state, first, memory, result)
+        donates = donation.donates(torch, state, given, first, memory, result)
         _of_its_own(world, begun, whole)
         outputs = _roots(torch, result)
         site = world.position.site(node)
@@ -474,7 +445,29 @@ def _guards(torch: Torch, state: CompiledState, given: Sequence[Value], node: as
         (name, _guard(torch, value, node, whole=True)) for _, module in inside for name, value in module.attrs.items()
         if isinstance(value, (Tensor, Unknown)) or is_number(value) or (name == "training" and _asks(module))
     )  # fmt: skip
-    return modes.settings, kept, tuple(_guard(torch, value, node) for value in given)
+    made = tuple(_made_with(torch.world, module) for _, module in inside)
+    return modes.settings, kept, made, tuple(_guard(torch, value, node) for value in given)
+
+
+def _made_with(world: World, module: Instance) -> object:
+    """Return what the sizes of a module's own tensors hang on: those of its like run the same compiled code."""
+    given = layer_of(module).given
+    if given or module.cls is None:
+        return tuple(
+            (name, constant if isinstance(constant := concrete(value), (bool, int, float, str, tuple)) else id(value))
+            for name, value in given.items() if not isinstance(value, Instance)
+        )  # fmt: skip
+    return tuple(
+        (name, _first_of_copies(world, value)) for name, value in module.attrs.items() if isinstance(value, Tensor)
+    )
+
+
+def _first_of_copies(world: World, value: Tensor) -> object:
+    """Return the leaf that a leaf was copied from, by way of others; of any other tensor the memory."""
+    leaf = world.writer.ledger.leaves.get(value.node or 0)
+    while leaf is not None and leaf.copy_of is not None:
+        leaf = world.writer.ledger.leaves.get(leaf.copy_of)
+    return None if leaf is None else leaf.id
 
 
 def _asks(module: Instance) -> bool:
@@ -490,12 +483,13 @@ def _guard(torch: Torch, value: Value, node: ast.AST, *, whole: bool = False) ->
         return type(constant), constant
     if isinstance(constant, int):
         return int
-    if isinstance(value, Tensor) and whole:
-        return Tensor, value.precision()
     modes = torch.world.modes
-    alike = isinstance(value, Tensor) and value.dtype == "float" and not modes.unlike
-    if isinstance(value, Tensor) and alike and not (modes.laid and value.storage.id in modes.laid):
-        return Tensor, value.parameter, value.length in (0, 1)
+    if isinstance(value, Tensor):
+        alike = value.dtype == "float" and not modes.unlike and value.storage.id not in (modes.laid or ())
+        if whole:
+            return Tensor, value.precision() or ("float" if alike else None)
+        if alike:
+            return Tensor, value.parameter, value.length in (0, 1)
     if isinstance(value, Instance) or whole:
         return value
     # Of anything else one call is taken for given the same each time.
@@ -512,15 +506,27 @@ def _code_of(torch: Torch, state: CompiledState, first: int, given: Sequence[Val
 
     torch.compile makes another one where other operations are recorded, where the length of a tensor is another, or
     where a flag, a fraction or a parameter is given.
-    What it has compiled belongs to the model or function, not to what it returns.
+    What it has compiled belongs to the code of the model or function: others of the same class run it as well.
     """
     world, model = torch.world, state.model
     nodes = map(world.writer.ledger.nodes.get, range(first + 1, world.writer.last_id + 1))
     shape = tuple((node.op, len(node.inputs), len(node.saved)) for node in nodes if node is not None)
     kinds = tuple(map(_kind, given))
-    key = id(model), shape, state.resized, world.modes.autocast, kinds
+    key = _text_of(torch, model), state.asked, shape, state.resized, world.modes.autocast, kinds
     codes = world.modes.codes
     return codes.setdefault(key, (len(codes) + 1, model))[0]
+
+
+def _text_of(torch: Torch, model: Value) -> object:
+    """Return what models of one class have in common, and functions of one text; those with hooks have nothing."""
+    function = function_of(model)
+    if function is not None and function.env is function.env.globals:
+        return function.node
+    if function is None and isinstance(model, Instance) and model.module:
+        inside = torch.nn.modules(model)
+        if not any(kind != IN_PLACE for _, module in inside for kind, _ in module.hooks):
+            return tuple((name, module.cls or module.lib) for name, module in inside)
+    return id(model)
 
 
 def _kind(value: Value) -> object:
@@ -529,40 +535,6 @@ def _kind(value: Value) -> object:
         return value.parameter
     constant = concrete(value)
     return (type(constant), constant) if isinstance(constant, (bool, float, str)) else None
-
-
-def _donates(torch: Torch, state: CompiledState, first: int, memory: int, result: Value) -> Fact:
-    """Return whether a compiled backward reuses the memory of something that its forward has saved.
-
-    That is what the forward has computed and handed to nobody. What is computed of saved tensors element by element is
-    computed anew and not saved, so that only what comes of a product or convolution is certainly among it, and the
-    statistics of a norm.
-    """
-    world = torch.world
-    nodes = world.writer.ledger.nodes
-    given = {value.storage.id for value in torch.tensors(result) if value.storage is not None}
-    handed = set(_roots(torch, result))
-    inside = [nodes[number] for number in range(first + 1, world.writer.last_id + 1) if number in nodes]
-    ahead: list[int] = []
-    certainly = both(world.modes.donates, "may" if state.cached or state.resized else "yes")
-    for node in inside:
-        if node.keeps == "yes" and _has_statistics(torch, node.op):
-            return certainly
-        for one in node.saved:
-            origin = node.id if one.name == "result" else one.of
-            if origin is not None and one.fact == "yes" and one.storage > memory and one.storage not in given:
-                ahead.append(origin)
-    seen = handed
-    while ahead:
-        number = ahead.pop()
-        made = nodes.get(number)
-        if made is None or number <= first or number in seen:
-            continue
-        if _is_banned(torch, made.op):
-            return certainly
-        seen.add(number)
-        ahead += made.inputs
-    return "no"
 
 
 def runs_hooks(modules: Modules, owner: Instance, node: ast.AST) -> bool:

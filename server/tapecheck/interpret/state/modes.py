@@ -93,7 +93,7 @@ class Modes:
         self.unlike = False
         """Whether tensors may have had another type than that set by default, a single row, or another layout."""
         self.laid: set[int] | None = None
-        """The storages of tensors that may be so, from the first call of compiled code on."""
+        """The storages of tensors that may be so, from where something is compiled on."""
         self.donates: Fact = "yes"
         """Whether compiled backwards may reuse the memory of what was saved."""
         self.replays: Replays | None = None
