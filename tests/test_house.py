@@ -42,6 +42,7 @@ ELSEWHERE = {"fixes": "fixes", "verdict": "record"}
 ASKS = {
     "gradient_cut": {"term_without_effect", "untrained_parameter"},
     "donated_buffers": {"compiled_double_backward"},
+    "graph_kept": {"gradient_cut"},
     "needless_graph": {"backward_without_graph", "gradient_cut", "graph_kept", "growing_chain"},
     "needless_retain_graph": {"missing_create_graph"},
     "term_without_effect": {"untrained_parameter"},

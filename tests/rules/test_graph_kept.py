@@ -730,3 +730,45 @@ def test_the_steps_of_what_another_call_learns_through_are_to_be_kept(
     text = TWO_CALLS.replace("STEP", step).replace("RESULT", result).replace("LOSS", loss)
     assert told in {one.code for one in check(from_text(text, "train.py")).findings}
     assert told == CODE or CODE not in {one.code for one in check(from_text(text, "train.py")).findings}
+
+
+_EPISODES = """\
+import torch
+from torch import nn
+
+policy = nn.Linear(4, 2)
+optimizer = torch.optim.Adam(policy.parameters())
+kept = []
+
+
+def act(x):
+    choice = torch.distributions.Categorical(logits=policy(x))
+    action = choice.sample()
+    kept.append(STORED)
+    return action.item()
+
+
+def learn():
+    terms = [USED for value in kept]
+    loss = torch.stack(terms).sum().requires_grad_()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    EMPTIED
+
+
+for episode in range(5):
+    for step in range(20):
+        act(torch.randn(4))
+    learn()
+"""
+
+
+@pytest.mark.parametrize("emptied", ["kept.clear()", "del kept[:]", "pass"])
+@pytest.mark.parametrize(
+    "used", ["torch.tensor((-value).item())", "-value.detach()", "-value.data", "torch.tensor(float(-value))"]
+)
+def test_what_is_kept_for_a_loss_that_is_cut_from_it_is_one_mistake(used: str, emptied: str) -> None:
+    """The repair of the cut is what lets go of the graphs: detached where it is kept, the cut would only move."""
+    program = _EPISODES.replace("STORED", "choice.log_prob(action)").replace("USED", used).replace("EMPTIED", emptied)
+    assert [one.code for one in check(from_text(program, "program.py")).findings] == ["TAPE402"]

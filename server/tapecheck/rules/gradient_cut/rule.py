@@ -820,3 +820,10 @@ def _made_again(reading: Reading, root: Root) -> Leaf | None:
     """Return the leaf that a backward starts from: a loss that was made a leaf of its own."""
     leaf = reading.ledger.leaves.get(root.node) if root.node is not None else None
     return None if leaf is None or leaf.parameter else leaf
+
+
+def cut_at(findings: Iterable[Finding]) -> set[Span]:
+    """Return the places where findings say that values are cut off their graph."""
+    return {
+        span for one in findings for span in (one.span, *(label.span for label in one.labels if label.role == "cut"))
+    }

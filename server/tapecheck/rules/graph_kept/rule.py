@@ -8,10 +8,22 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, S
 from dataclasses import dataclass
 
 from tapecheck.rules.finding import Finding, Label, Severity
+from tapecheck.rules.gradient_cut.rule import GradientCut, cut_at
 from tapecheck.rules.graph_kept.facts import GraphKeptFacts
 from tapecheck.rules.path import told_apart
 from tapecheck.rules.raising import failing
-from tapecheck.rules.reading import Held, LoopRun, Reading, Run, behind, grouped, iteration_in, remembered, with_sources
+from tapecheck.rules.reading import (
+    Held,
+    LoopRun,
+    Reading,
+    Run,
+    behind,
+    covered,
+    grouped,
+    iteration_in,
+    remembered,
+    with_sources,
+)
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import called_from, headline, quoted
 from tapecheck.tape import Decision, Fact, Leaf, Node, NoGraph, Problem, Site, Span, either
@@ -149,9 +161,24 @@ def _excused(
     excused |= _for_later(readings, wanted - excused)
     learned = _learned_through({place[3] for place in wanted - excused}, readings)
     excused |= {place for place in wanted if place[3] in learned}
+    excused |= _meant_for_training(readings, wanted - excused)
     emptied = {place: _emptied(place, grown) for place in wanted - excused}
     excused |= {place for place, fact in emptied.items() if fact == "yes"}
     return excused, {place for place, fact in emptied.items() if fact == "may"}
+
+
+def _meant_for_training(readings: Sequence[Reading], places: set[_Place]) -> set[_Place]:
+    """Return those of some holders that keep graphs for a loss which another finding says they are cut from."""
+    if not places:
+        return set()
+    cutting = cut_at(GradientCut().judge(readings))
+    found: set[_Place] = set()
+    for reading in readings if cutting else ():
+        cuts = (cut for cut in reading.ledger.cuts.values() if cut.at.span in cutting)
+        meant: set[int] = set().union(*(covered(reading, cut) for cut in cuts))
+        held = (one for one in reading.held if _place(one) in places)
+        found |= {_place(one) for one in held if any(not meant.isdisjoint(nodes) for nodes in one.nodes.values())}
+    return found
 
 
 def _for_later(readings: Sequence[Reading], places: set[_Place]) -> set[_Place]:

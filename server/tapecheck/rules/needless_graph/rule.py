@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
 from tapecheck.rules.certainty import rest_on
 from tapecheck.rules.finding import Finding, Label
-from tapecheck.rules.gradient_cut.rule import GradientCut
+from tapecheck.rules.gradient_cut.rule import GradientCut, cut_at
 from tapecheck.rules.graph_kept.rule import GraphKeptAcrossIterations
 from tapecheck.rules.growing_chain.rule import GrowingChain
 from tapecheck.rules.needless_graph.facts import NeedlessGraphFacts
@@ -249,8 +249,7 @@ def _read_later(run: _LoopBuilt) -> bool:
 def _cutting(readings: Sequence[Reading]) -> set[Span]:
     """Return the places where values are cut off their graph that a loss needs, as other rules report it."""
     rules: tuple[Rule, ...] = (GradientCut(), BackwardWithoutGraph())
-    found = [finding for rule in rules for finding in rule.judge(readings)]
-    return {span for one in found for span in (one.span, *(label.span for label in one.labels if label.role == "cut"))}
+    return cut_at(finding for rule in rules for finding in rule.judge(readings))
 
 
 def _read(reading: Reading, nodes: Collection[int]) -> bool:
@@ -275,8 +274,12 @@ def _is_no_waste(readings: Sequence[Reading], reading: Reading, loop: LoopRun, n
 
 
 def _cuts_training(reading: Reading, loop: LoopRun, cutting: set[Span]) -> bool:
-    """Return whether a run of a loop cuts off what a loss needs."""
-    return any(cut.at.span in cutting and iteration_in(cut.at, loop) for cut in reading.ledger.cuts.values())
+    """Return whether a run of a loop cuts off what a loss needs, or builds what is cut off later."""
+    cuts = [cut for cut in reading.ledger.cuts.values() if cut.at.span in cutting]
+    if any(iteration_in(cut.at, loop) for cut in cuts):
+        return True
+    built = set(reading.nodes_between(loop.start, loop.end)) if cuts and loop.end is not None else set()
+    return any(not built.isdisjoint(covered(reading, cut)) for cut in cuts)
 
 
 _Key = tuple[Span, tuple[Span, ...]]
