@@ -772,3 +772,45 @@ def test_what_is_kept_for_a_loss_that_is_cut_from_it_is_one_mistake(used: str, e
     """The repair of the cut is what lets go of the graphs: detached where it is kept, the cut would only move."""
     program = _EPISODES.replace("STORED", "choice.log_prob(action)").replace("USED", used).replace("EMPTIED", emptied)
     assert [one.code for one in check(from_text(program, "program.py")).findings] == ["TAPE402"]
+
+
+_STACK = """\
+import torch
+from torch import nn
+
+net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3))
+layers = list(net.children())
+
+
+def widths(x):
+    z, found = x, []
+    LOOP
+        z = LAYER(z)
+        found.append(z.numel())
+    return found
+
+
+print(widths(torch.rand(1, 3, 8, 8)))
+"""
+
+
+@pytest.mark.parametrize(
+    "loop, layer",
+    [
+        ("for i in range(len(layers)):", "layers[i]"),
+        ("for i in range(4):", "net[i]"),
+        ("for i in range(len(net)):", "net[i]"),
+        ("for layer in net:", "layer"),
+        ("for i, layer in enumerate(layers):", "layer"),
+    ],
+)
+def test_layers_that_are_called_one_after_the_other_are_one_forward_pass(loop: str, layer: str) -> None:
+    program = _STACK.replace("LOOP", loop).replace("LAYER", layer)
+    assert [one.code for one in check(from_text(program, "program.py")).findings if one.code == "TAPE201"] == []
+
+
+def test_one_layer_that_is_called_again_and_again_is_not() -> None:
+    program = _STACK.replace("LOOP", "for i in range(9):").replace(
+        "LAYER(z)", "net[3](z.view(1, -1)[:, :1].expand(1, 144))"
+    )
+    assert [one.code for one in check(from_text(program, "program.py")).findings] == ["TAPE201"]

@@ -610,11 +610,17 @@ def _by_depth(reading: Reading, growth: _Growth) -> bool:
     trained = {iteration_in(run.at, loop) for run in reading.runs if run.backward.call == "backward"}
     if trained.issuperset(growth.steps):
         return False
-    if loop.parts:
+    if loop.parts or _each_its_own(reading, loop, growth.reached):
         return True
+    # Between two layers with parameters there may be some that have none.
+    return loop.end is not None and _each_its_own(reading, loop, reading.nodes_between(loop.start, loop.end))
+
+
+def _each_its_own(reading: Reading, loop: LoopRun, nodes: Iterable[int]) -> bool:
+    """Return whether several iterations of a loop compute some nodes by parameters, and none by those of another."""
     parameters = {number for number, leaf in reading.ledger.leaves.items() if leaf.parameter}
     used: dict[int, set[int]] = {}
-    for number in growth.reached:
+    for number in nodes:
         if own := parameters.intersection(reading.sources(number)):
             used.setdefault(reading.iteration_of(number, loop), set()).update(own)
     used.pop(0, None)
