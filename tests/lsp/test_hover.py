@@ -526,3 +526,10 @@ def test_parameters_that_are_switched_off() -> None:
     assert (
         "switches `requires_grad` off for 2 parameters: `net.1.weight`, `net.1.bias`: they get no gradient" in told_off
     )
+
+
+def test_a_graph_that_saved_nothing_is_walked_and_not_freed() -> None:
+    program = "import torch\n\nw = torch.ones(3, requires_grad=True)\nloss = w.sum()\nloss.backward()\n"
+    assert "which line 5 walks: it saved nothing that could be freed" in hover(
+        explain(program), "loss = w.sum()", "loss"
+    )

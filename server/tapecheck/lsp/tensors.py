@@ -225,7 +225,7 @@ class Tensors:
         if freeing is None:
             if keeping is not None:
                 return _Fate(kept, "kept", keeping)
-            return _Fate(_NEVER_FREED if one.reading.complete else "not seen to be freed")
+            return _Fate(self._not_freed(one))
         later = "" if freeing.at.iteration == one.bind.at.iteration else " in a later iteration"
         where = line_of(freeing.at.span, home)
         before = f"{kept}, " if keeping is not None and keeping.position < freeing.position else ""
@@ -236,6 +236,14 @@ class Tensors:
             text = f"on which {where} fails{later}" if own else f"freed by {where}, which fails{later}"
             return _Fate(before + text, "fails", freeing, keeping if before else None)
         return _Fate(f"{before}{how} by {where}{later}", how, freeing, keeping if before else None)
+
+    def _not_freed(self, one: _Bound) -> str:
+        """Return what is said of a graph that no backward frees or keeps: one may walk it all the same."""
+        nodes = {node.id for node in one.nodes}
+        later = (run for run in one.reading.runs if run.position > one.position and not nodes.isdisjoint(run.executed))
+        if nodes and all(node.keeps == "no" for node in one.nodes) and (walking := next(later, None)) is not None:
+            return f"which {line_of(walking.at.span, one.bind.at.span)} walks: it saved nothing that could be freed"
+        return _NEVER_FREED if one.reading.complete else "not seen to be freed"
 
     def _freeing(self, one: _Bound) -> tuple[Run | None, _Kind]:
         """Return the first backward after a binding that frees something of the tensor's graph, and how it is freed."""
