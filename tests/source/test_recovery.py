@@ -153,3 +153,10 @@ def test_no_lines_are_too_broken(lines: list[str]) -> None:
     assert isinstance(source.tree, ast.Module)
     compile(ast.Module(source.tree.body, []), "any.py", "exec", ast.PyCF_ONLY_AST)
     assert (source.error is None) == (not source.blanked)
+
+
+@pytest.mark.parametrize("decorators", ["@plain\n", "@plain\n@other(1)\n", "@plain\n# said\n"])
+def test_a_decorator_of_a_function_that_is_commented_out_is_not_that_of_the_next(decorators: str) -> None:
+    text = f"def first():\n    pass\n\n{decorators}# def lost():\n    return 1\n\ndef last():\n    pass\n"
+    functions = [one for one in from_text(text, "p.py").tree.body if isinstance(one, ast.FunctionDef)]
+    assert [(one.name, len(one.decorator_list)) for one in functions] == [("first", 0), ("last", 0)]

@@ -344,6 +344,10 @@ class _Recovery:
         if hidden:
             self._set(hidden[0], f"{self._indent(above) if above is not None else ''}if True:")
             return
+        while above is not None and self.lines[above].lstrip(_SPACE).startswith("@"):
+            # What it decorated is what these lines are the body of, not the function below them.
+            self._set(above, "")
+            above = self._before(above)
         self._drop(index)
 
     def _drop(self, index: int) -> None:
