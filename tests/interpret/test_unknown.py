@@ -30,14 +30,6 @@ score = Extractor().forward(x).max()
 model.zero_grad()
 score.backward(retain_graph=True)
 """,
-    "an array that is shown": """\
-import matplotlib.pyplot as plt
-model = nn.Linear(4, 4)
-figure = plt.figure()
-loss = model(torch.ones(4)).sum()
-figure.add_subplot(1, 1, 1).plot(loss)
-loss.backward(retain_graph=True)
-""",
 }
 QUIET = {
     "a method of the model that built the graph": """\

@@ -383,7 +383,6 @@ def _computed(
     result.assumed = function.assumed
     result.returned = not result.data and (function.returned or len(values) > 0)
     result.kept = Kept(given, values=unknowns.root(function).kept.values)
-    looks = looks or function.name.startswith(_GENERIC_DATA)
     if _acts(torch, owner, keeps == "yes", looks, node):
         _given_away(torch, values, node, function.name)
     if not looks:
