@@ -176,9 +176,11 @@ class Torch:
             return self.op(known, args, kwargs, node)
         # Graphs go through what other processes compute, and a backward from one to the other.
         across = name.startswith(("distributed.autograd.", "distributed.rpc.", "distributed.nn."))
-        if name.startswith("distributed.") and name.rpartition(".")[2] not in _WITHOUT_GRAPH:
+        given = (*args, *kwargs.values())
+        writes = name.startswith("distributed.") and name.rpartition(".")[2] not in _WITHOUT_GRAPH
+        if writes and self.tensors(given):
             # What other collectives write requires grad, or nobody has measured it.
-            visible.called(self, path, (*args, *kwargs.values()), node)
+            visible.called(self, path, given, node)
         self.world.modes.settings += not name.startswith(_SETS_NOTHING)
         return Unknown("result") if name.startswith(_GRAPHLESS) and not across else NO_MODEL
 
