@@ -178,7 +178,7 @@ class Torch:
         across = name.startswith(("distributed.autograd.", "distributed.rpc.", "distributed.nn."))
         given = (*args, *kwargs.values())
         writes = name.startswith("distributed.") and name.rpartition(".")[2] not in _WITHOUT_GRAPH
-        if writes and self.tensors(given):
+        if writes and any(isinstance(one, Tensor) for one in self.tensors(given)):
             # What other collectives write requires grad, or nobody has measured it.
             visible.called(self, path, given, node)
         self.world.modes.settings += not name.startswith(_SETS_NOTHING)
