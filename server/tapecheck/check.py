@@ -327,7 +327,7 @@ class _Judges:
             if rule.unfinished:
                 yield from (one.certain and rule.of_absence for one in self.findings(tapes, [rule.code]))
 
-    def told(self, tapes: Sequence[Tape], further: Tape | None) -> frozenset[object]:
+    def told_by(self, tapes: Sequence[Tape], further: Tape | None) -> frozenset[object]:
         """Return what tells the findings over tapes, with a further one that nobody keeps, from others."""
         every = [*tapes, further] if further is not None else list(tapes)
         found = judge(
@@ -379,7 +379,7 @@ def check(
                 open_files=open_files,
                 ask=judges.resting,
                 lacks=judges.lacks,
-                told=judges.told,
+                compare=judges.told_by,
                 asked=asked,
                 memory=memory.starts if memory is not None else None,
                 log=log,

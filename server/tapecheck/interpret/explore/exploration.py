@@ -138,8 +138,8 @@ class Exploration:
     found: Interpretation = field(default_factory=Interpretation)
     called: set[int] = field(default_factory=set)
     """The functions that some way called, by the `id` of their definition."""
-    untold: set[str] = field(default_factory=set)
-    """The names of the functions that no way has called, and that do what is reported of loops."""
+    _sources: list[Source] = field(default_factory=list)
+    """The files that the last way has read."""
     further: int = 0
     """Work that is left for ways that answer a condition otherwise."""
     _first_work: int = 0
@@ -177,8 +177,19 @@ class Exploration:
             way = self.queue.take(self.turns.dull)
             if way is not None:
                 self.try_way(way)
-                self.queue.sort(self.untold)
+                if len(self.queue) > 1:
+                    self.queue.sort(self._untold)
         self._note_untried()
+
+    @property
+    def _untold(self) -> set[str]:
+        """The names of the functions that no way has called, and that do what is reported of loops."""
+        return {
+            body.node.name
+            for source in self._sources
+            for body in index_of(source).defined.bodies
+            if id(body.node) not in self.called and body.facts.effects & _LOOPING
+        }
 
     def _too_many(self) -> list[Way]:
         """Return the ways that are left where they are more than the work suffices for one by one."""
@@ -306,13 +317,7 @@ class Exploration:
         start = self.entry.span(self.source.path) if self.entry is not None else None
         self.found.calls |= {Called(function, on, start, at) for function, on, at in run.world.calls.recorded}
         self.called |= run.world.calls.called
-        self.untold = {
-            body.node.name
-            for module in run.machine.modules.values()
-            if module.source is not None
-            for body in index_of(module.source).defined.bodies
-            if id(body.node) not in self.called and body.facts.effects & _LOOPING
-        }
+        self._sources = [module.source for module in run.machine.modules.values() if module.source is not None]
 
     def fail(self, error: Exception, tape: Tape | None = None) -> None:
         """Note an internal error: what was found before it stands, and nothing is said of what lies behind it."""

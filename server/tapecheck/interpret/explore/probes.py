@@ -17,7 +17,7 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.explore.wanted import Wanted
 from tapecheck.interpret.explore.ways import Way
 from tapecheck.interpret.state import Place, Policy, World
-from tapecheck.tape import End, Tape
+from tapecheck.tape import Tape
 
 
 class Runner(Protocol):
@@ -35,7 +35,7 @@ class Runner(Protocol):
 
 
 class _Group(NamedTuple):
-    """Ways to try together, and the tape of a larger group that a finding is gone with."""
+    """Ways to try together, and the tape of a larger group that changes the findings."""
 
     ways: list[Way]
     against: Tape | None = None
@@ -82,7 +82,8 @@ class Probes:
         if rest:
             self._groups.appendleft(_Group(rest, group.against))
         tape, against = world.writer.tape, group.against
-        if _finished(world):
+        # An exception may hide what the rest of the program would show.
+        if tape.complete:
             if not self.wanted.changed_by(self.tapes, tape):
                 self.done |= {way.turned for way in met if way.turned is not None}
                 return
@@ -98,9 +99,3 @@ def _together(group: Collection[Way], by_default: bool) -> Way:
     """Return the way that answers otherwise what any of some ways does."""
     patterns = {place: pattern for way in group for place, pattern in way.policy.patterns.items()}
     return Way(Policy(patterns, by_default), together=True)
-
-
-def _finished(world: World) -> bool:
-    """Whether a way came to the end of the program: an exception may hide what the rest of it would show."""
-    end = world.writer.tape.events[-1] if world.writer.tape.events else None
-    return isinstance(end, End) and end.how == "finished"

@@ -18,7 +18,7 @@ from tapecheck.interpret.explore.headroom import HEADROOM
 from tapecheck.interpret.explore.index import index_of
 from tapecheck.interpret.explore.memory import Group, Reach, Starts, kept
 from tapecheck.interpret.explore.results import CutShort, Explored, Interpretation, Outcome
-from tapecheck.interpret.explore.wanted import Ask, Lacks, Told, Wanted
+from tapecheck.interpret.explore.wanted import Ask, Compare, Lacks, Wanted
 from tapecheck.interpret.python.imports import Imports
 from tapecheck.source import Source
 from tapecheck.source.callers import Callers
@@ -34,7 +34,7 @@ def interpret(
     open_files: Mapping[str, Source] | None = None,
     ask: Ask | None = None,
     lacks: Lacks | None = None,
-    told: Told | None = None,
+    compare: Compare | None = None,
     asked: Hashable = None,
     memory: Starts[Outcome] | None = None,
     log: list[Explored] | None = None,
@@ -51,9 +51,9 @@ def interpret(
             certain a verdict is are explored where one rests on them; without `ask`, wherever one could.
         lacks: whether a verdict over some tapes is that something never comes. Once nothing else is left, the other
             answers to such conditions are tried as well, any of which could bring it.
-        told: what tells the verdicts over some tapes from those over others. Conditions that are too many to be tried
-            one by one are tried together, as long as that changes none.
-        asked: what `ask` and `lacks` go by, such as the rules they ask; results are remembered by it.
+        compare: what tells the verdicts over some tapes from those over others. Conditions that are too many to be
+            tried one by one are tried together, as long as that changes none.
+        asked: what `ask`, `lacks` and `compare` go by, such as the rules they ask; results are remembered by it.
         log: takes an entry for each way that is run.
         memory: what earlier analyses found; starts that can reach nothing that has changed are taken from it.
         project: what holds for the file; looked up where it is not given.
@@ -95,7 +95,7 @@ def interpret(
                 result.entries.append(entry.name)
             outcome = past.find(entry, most)
             if outcome is None:
-                wanted = Wanted(ask, log, lacks, told)
+                wanted = Wanted(ask, log, lacks, compare)
                 outcome = explore_start(source, imports, entry, Budget(most, effort), cancelled, wanted)
                 outcome.group = Group(outcome.found.tapes, start=None if entry is None else entry.span(source.path))
                 result.work += outcome.work

@@ -17,7 +17,7 @@ Lacks = Callable[[Sequence[Tape]], Iterator[bool]]
 """What gives each finding over some tapes that further ways may disprove: whether it is certain that something never
 comes.
 """
-Told = Callable[[Sequence[Tape], Tape | None], Hashable]
+Compare = Callable[[Sequence[Tape], Tape | None], Hashable]
 """What tells the findings over some tapes, with a further one, from those over others."""
 
 
@@ -28,7 +28,7 @@ class Wanted:
     ask: Ask | None
     log: list[Explored] | None = None
     lacks: Lacks | None = None
-    told: Told | None = None
+    compare: Compare | None = None
     _tapes: Sequence[Tape] = ()
     _lines: Lines | None = field(default_factory=set)
     _lacking: bool | None = False
@@ -63,15 +63,15 @@ class Wanted:
     @property
     def compares(self) -> bool:
         """Whether the findings over some tapes can be told from those over others."""
-        return self.told is not None
+        return self.compare is not None
 
     def changed_by(self, tapes: Sequence[Tape], tape: Tape) -> bool:
         """Return whether a further tape changes what is found."""
-        if self.told is None:
+        if self.compare is None:
             return True
         if self._before[0] != len(tapes):
-            self._before = len(tapes), self.told(tapes, None)
-        return self._before[1] != self.told(tapes, tape)
+            self._before = len(tapes), self.compare(tapes, None)
+        return self._before[1] != self.compare(tapes, tape)
 
     def turns(self, watched: Watched | None) -> bool:
         """Whether the other answer to a condition is to be tried."""
