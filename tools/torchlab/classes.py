@@ -19,7 +19,7 @@ import torch.utils.data
 from torch import nn
 
 from tapecheck import torchfacts
-from tapecheck.torchfacts.classes import LAYER
+from tapecheck.torchfacts.classes import without_layer
 from tools.torchlab.modules import built_layers
 from tools.torchlab.optimizers import made_optimizers
 
@@ -90,7 +90,7 @@ def ranks() -> dict[str, dict[str, int]]:
             own = found.setdefault(type(layer).__name__, {})
             # A layer that is made of others has theirs under dotted names.
             for name, parameter in layer.named_parameters():
-                own.setdefault(LAYER.sub("", name), set()).add(parameter.dim())
+                own.setdefault(without_layer(name), set()).add(parameter.dim())
     same = {
         cls: {name: min(seen) for name, seen in sorted(own.items()) if len(seen) == 1} for cls, own in found.items()
     }

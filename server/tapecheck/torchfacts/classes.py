@@ -46,10 +46,9 @@ def _tensor() -> frozenset[str]:
     return frozenset(_stored()["tensor"])
 
 
-@lru_cache(maxsize=32)
-def _names(path: str) -> frozenset[str] | None:
-    names = _stored()["names"].get(path)
-    return None if names is None else frozenset(names)
+@lru_cache(maxsize=1)
+def _names() -> dict[str, frozenset[str]]:
+    return {path: frozenset(names) for path, names in _stored()["names"].items()}
 
 
 @lru_cache(maxsize=256)
@@ -58,9 +57,18 @@ def _own(path: str) -> frozenset[str] | None:
     return None if names is None else frozenset(names)
 
 
+@lru_cache(maxsize=4_096)
+def without_layer(name: str) -> str:
+    """Return the name of a parameter as the facts have it, which speak of all layers of a recurrent module at once.
+
+    It is weight_ih for weight_ih_l0, weight_ih_l1 ...
+    """
+    return LAYER.sub("", name)
+
+
 def rank(layer: str, name: str) -> int | None:
     """Return how many dimensions a parameter of a layer such as ``Linear`` has; None where its arguments decide."""
-    return _stored()["ranks"].get(layer, {}).get(LAYER.sub("", name))
+    return _stored()["ranks"].get(layer, {}).get(without_layer(name))
 
 
 def bases(path: str) -> tuple[str, ...]:
@@ -80,7 +88,7 @@ def tensor_lacks(name: str) -> bool:
 
 def torch_lacks(path: str, name: str) -> bool:
     """Return whether a module of torch as ``torch.nn`` certainly has nothing of a name; False of those not measured."""
-    names = _names(path)
+    names = _names().get(path)
     return names is not None and not name.startswith("_") and name not in names
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Hashable, Iterator
-from functools import lru_cache, partial
+from functools import partial
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.library import (
@@ -650,7 +650,7 @@ class Modules:
         for name, value in owner.attrs.items():
             if type(value) is Tensor:
                 # Of a module of very many parameters the facts know the last part of the name only.
-                short = f"*.{name.rsplit('.', 1)[-1]}" if what.wide and "." in name else _without_layer(name)
+                short = f"*.{name.rsplit('.', 1)[-1]}" if what.wide and "." in name else classes.without_layer(name)
                 groups.setdefault(short, []).append(value)
         for name in layer_of(owner).parametrized:
             groups[name] = [parametrized.weight(self.torch, owner, name, node)]
@@ -757,15 +757,6 @@ def _is_answer(value: Value) -> bool:
     return value is not None and not isinstance(value, Unknown)
 
 
-@lru_cache(maxsize=4_096)
-def _without_layer(name: str) -> str:
-    """Return the name of a parameter as the facts have it, which speak of all layers of a recurrent module at once.
-
-    It is weight_ih for weight_ih_l0, weight_ih_l1 ...
-    """
-    return classes.LAYER.sub("", name)
-
-
 class _Registered(Attributes):
     """The `_parameters`, `_buffers` or `_modules` of a module: those of its attributes that are of the kind."""
 
@@ -839,7 +830,7 @@ def _is_of_model(value: Value) -> bool:
 
 def _layered(names: tuple[str, ...], flags: dict[str, Value]) -> list[str]:
     """Return the parameter names of a module, with as many layers and directions as it was built with."""
-    bases = dict.fromkeys(classes.LAYER.sub("", name) for name in names if classes.LAYER.search(name))
+    bases = dict.fromkeys(classes.without_layer(name) for name in names if classes.LAYER.search(name))
     plain = [name for name in names if not classes.LAYER.search(name)]
     layers = known_int(flags.get("num_layers", 1)) or 1
     count = layers if 0 < layers <= limits.MAX_LAYERS else 1
@@ -852,7 +843,7 @@ def _has_parameter(name: str, flags: dict[str, Value]) -> bool:
     switches = ("affine", "elementwise_affine", *(("bias",) if "bias" in name else ()))
     if any(flags.get(switch) is False for switch in switches):
         return False
-    wanted = _OPTIONAL.get(classes.LAYER.sub("", name))
+    wanted = _OPTIONAL.get(classes.without_layer(name))
     return wanted is None or any(flags.get(flag) not in (None, False, 0) for flag in wanted[1]) == wanted[0]
 
 

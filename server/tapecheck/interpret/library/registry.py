@@ -81,7 +81,6 @@ MODELS: dict[str, Model] = {
     "builtins": _builtin_class, "numpy": tensorlib.to_numpy, "np": tensorlib.to_numpy, "torchmetrics": _metrics,
 }  # fmt: skip
 """The model of each other library, by its name."""
-_MODULES = frozenset(nnlib.BARE)
 _TRANSPARENT = frozenset((
     "torch.jit.script", "torch.jit.ignore", "torch.jit.export", "typing.no_type_check",
     "abc.abstractmethod", "dataclasses.dataclass", "typing.overload",
@@ -391,7 +390,9 @@ class Libraries:
         if cls is None:
             return classes.lacks(owner.lib, name)
         bases = cls.library_bases()
-        return bool(bases) and not cls.opaque and set(bases) <= _MODULES and classes.module_lacks(name)
+        return (
+            bool(bases) and not cls.opaque and all(base in nnlib.BARE for base in bases) and classes.module_lacks(name)
+        )
 
     def lacks_name(self, path: str, name: str) -> bool:
         """Return whether a module of torch has nothing of a name, in the version that was measured."""

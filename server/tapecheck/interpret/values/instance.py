@@ -172,10 +172,10 @@ class Instance(BaseValue):
         return found is False or (found is None and self.cls is None)
 
     def guessed_items(self, machine: Interpreter, count: int, node: ast.AST) -> list[Value]:
-        if self.cls is not None and machine.library.object_has(self, "__iter__", node) is False:
-            # What has `__getitem__` alone can be taken apart, too.
-            if machine.library.object_has(self, "__getitem__", node) is False:
-                machine.doubt("TypeError", node)
+        # What has `__getitem__` alone can be taken apart, too.
+        ways = ("__iter__", "__getitem__")
+        if self.cls is not None and all(machine.library.object_has(self, way, node) is False for way in ways):
+            machine.doubt("TypeError", node)
         return BaseValue.guessed_items(self, machine, count, node)
 
     def called(self, machine: Interpreter, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
