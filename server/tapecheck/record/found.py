@@ -28,7 +28,7 @@ from tapecheck.rules.missing_create_graph.rule import MissingCreateGraph, raisin
 from tapecheck.rules.needless_retain_graph.facts import NeedlessRetainGraphFacts
 from tapecheck.rules.reading import Run
 from tapecheck.rules.rule import Rule
-from tapecheck.rules.stale_gradient.facts import StaleGradientFacts
+from tapecheck.rules.stale_gradient.facts import StaleGradientFacts, beside
 from tapecheck.rules.stale_gradient.rule import StaleGradient
 from tapecheck.rules.stale_saved_tensor.rule import StaleSavedTensor
 from tapecheck.rules.untrained_parameter.rule import UntrainedParameter
@@ -123,7 +123,7 @@ def _is_seen(story: Story, finding: Finding) -> bool:
 def _used_again(story: Story, found: Sequence[Finding]) -> list[Finding]:
     """Return the backward calls that added to used gradients, where the tape lacks the steps that tell the rule so."""
     stale = [finding for finding in found if finding.code == StaleGradient.code]
-    told = [span for one in stale for span in (one.span, *_beside(one))]
+    told = [span for one in stale for span in (one.span, *beside(one.facts))]
     places: dict[Span, list[str]] = {}
     for leaf, at in story.stale:
         if not any(story.at(span, at.span) for span in told):
@@ -133,11 +133,6 @@ def _used_again(story: Story, found: Sequence[Finding]) -> list[Finding]:
         story, StaleGradient, places, "this backward adds to gradients that a step has already used",
         "clear the gradients for each step: `optimizer.zero_grad()` before this backward", StaleGradientFacts,
     )  # fmt: skip
-
-
-def _beside(finding: Finding) -> tuple[Span, ...]:
-    """Return the other backward calls that a finding of used gradients tells of."""
-    return finding.facts.beside if isinstance(finding.facts, StaleGradientFacts) else ()
 
 
 def _cleared(story: Story) -> list[Finding]:

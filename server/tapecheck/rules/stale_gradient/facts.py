@@ -23,3 +23,8 @@ class StaleGradientFacts(Facts):
     clearing: tuple[str, ...] = ()
     dropped: Span | None = None
     beside: tuple[Span, ...] = ()
+
+
+def beside(facts: Facts | None) -> tuple[Span, ...]:
+    """Return the other backward calls that add to the gradients of a finding."""
+    return facts.beside if isinstance(facts, StaleGradientFacts) else ()

@@ -11,7 +11,7 @@ from tapecheck.fixes.story import frames
 from tapecheck.fixes.strategies.gradients import steps_here
 from tapecheck.rules.gradients import gradients_of
 from tapecheck.rules.reading import Reading
-from tapecheck.rules.stale_gradient.facts import StaleGradientFacts
+from tapecheck.rules.stale_gradient.facts import StaleGradientFacts, beside
 from tapecheck.rules.words import join
 from tapecheck.source.nodes import attr_of, of_kind
 from tapecheck.tape import Backward, Span, Step, Tape
@@ -50,10 +50,10 @@ def clear_in_time(context: Context) -> Iterator[Candidate]:
                 continue
             line = f"{owner}.zero_grad()"
             before = list(_before(code, backward, (line,), "before" if summed == "may" else "clear"))
-            beside = isinstance(facts, StaleGradientFacts) and bool(facts.beside)
-            if summed == "no" and (beside or _alone(tape, step, backward)):
+            others = beside(facts)
+            if summed == "no" and (others or _alone(tape, step, backward)):
                 yield from before
-            if beside:
+            if others:
                 # After the step, what the other loss adds would be left for the next one.
                 continue
             yield from _after(code, step, line)

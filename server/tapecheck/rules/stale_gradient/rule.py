@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.gradients import Gradients, Moment, gradients_of, name_of
 from tapecheck.rules.path import undisputed
-from tapecheck.rules.reading import Reading, Run
+from tapecheck.rules.reading import Reading, Run, remembered
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.stale_gradient.facts import StaleGradientFacts
 from tapecheck.rules.stale_gradient.left_behind import left_behind
@@ -263,34 +263,32 @@ class _Gradient:
 
     def step(self, step: _Stepped) -> Iterator[tuple[Span, _Use]]:
         if self.pending and self.used is not None:
-            taken = _taken(self.gradients, self.leaf, self.pending, step)
-            own = [run for run in self.pending if run.position > taken] or self.pending
-            places = {run.at.span for run in own}
-            beside = {run.at.span: run for run in self.pending if run.at.span not in places}
-            yield own[0].at.span, (own[0], self.used, step, tuple(beside.values()))
+            own = self.gradients.steppable.get(self.leaf, set()) | {step[1].optimizer}
+            taken = _taken(self.gradients.reading, frozenset(own), tuple(self.pending), step[0])
+            mine = [run for run in self.pending if run.position > taken] or self.pending
+            places = {run.at.span for run in mine}
+            others = {run.at.span: run for run in self.pending if run.at.span not in places}
+            yield mine[0].at.span, (mine[0], self.used, step, tuple(others.values()))
         # A step without a backward since the one before it uses the same gradient once more.
         self.used = step if self.sure or self.pending or self.used is not None else None
         self.stepped, self.pending, self.sure = self.stepped or self.used is not None, [], False
 
 
-def _taken(gradients: Gradients, leaf: int, runs: Sequence[Run], step: _Stepped) -> int:
-    """Return the last position at which something else than the steps of a leaf has taken what some backward calls
-    gave: the step of another optimizer, or whoever reads the gradient of a leaf that these do not have. -1 if nothing
-    has.
+@remembered
+def _taken(reading: Reading, own: frozenset[int], runs: tuple[Run, ...], end: int) -> int:
+    """Return the last position before `end` at which something else than the optimizers in `own` has taken what some
+    backward calls gave: the step of another optimizer, or whoever reads the gradient of a leaf that these do not have.
+    -1 if nothing has.
     """
     if len({run.at.span for run in runs}) == 1:
         return -1
-    own = gradients.steppable.get(leaf, set()) | {step[1].optimizer}
-    first, last = runs[0].position, step[0]
-    others = [
-        (position, other.optimizer) for position, other in gradients.reading.steps
-        if first < position < last and other.optimizer not in own
-    ]  # fmt: skip
+    gradients, begin = gradients_of(reading), runs[0].position
+    others = [(at, step.optimizer) for at, step in reading.steps if begin < at < end and step.optimizer not in own]
     found = [at for at, other in others if _gave(runs, at, gradients.params_at(other, at))]
-    for one in sorted(gradients.leaves()):
-        if gradients.steppable.get(one, set()).isdisjoint(own):
-            reads = (moment.position for moment in gradients.moments(one) if moment.kind == "read")
-            found += (at for at in reads if first < at < last and _gave(runs, at, (one,)))
+    for leaf in gradients.leaves():
+        if gradients.steppable.get(leaf, set()).isdisjoint(own):
+            reads = (moment.position for moment in gradients.moments(leaf) if moment.kind == "read")
+            found += (at for at in reads if begin < at < end and _gave(runs, at, (leaf,)))
     return max(found, default=-1)
 
 

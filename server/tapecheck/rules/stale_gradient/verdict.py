@@ -6,7 +6,7 @@ from tapecheck.record.story import Story, iteration, matches
 from tapecheck.record.verdicts import not_reached
 from tapecheck.record.words import names_text, steps_text
 from tapecheck.rules import Evidence, Finding
-from tapecheck.rules.stale_gradient.facts import StaleGradientFacts
+from tapecheck.rules.stale_gradient.facts import StaleGradientFacts, beside
 from tapecheck.rules.words import line
 
 
@@ -16,8 +16,7 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
     if isinstance(finding.facts, StaleGradientFacts) and finding.facts.dropped is not None:
         return _left_behind(story, finding)
     leaves = story.reading.ledger.leaves
-    beside = finding.facts.beside if isinstance(finding.facts, StaleGradientFacts) else ()
-    places = (finding.span, *beside)
+    places = (finding.span, *beside(finding.facts))
     found = [(leaf, at) for leaf, at in story.stale if any(story.at(place, at.span) for place in places)]
     if found:
         names = [name for leaf, _ in found if (name := leaves[leaf].name if leaf in leaves else "")]
