@@ -21,14 +21,14 @@ CUT = """\
 import torch
 from torch import nn
 
-net, head = nn.Linear(4, 4), nn.Linear(4, 4)
+net, head, teacher = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4)
 optimizer = torch.optim.SGD([*net.parameters(), *head.parameters()], lr=0.1)
 seen = []
 
 for step in range(5):
     inputs = torch.randn(3, 4)
-    hidden = net(inputs)
-    seen.append(hidden)
+    hidden, aim = net(inputs), teacher(inputs)
+    seen.append(aim)
     mean = hidden.tolist()
     loss = head(torch.tensor(mean)).pow(2).mean()
     optimizer.zero_grad()
@@ -56,8 +56,8 @@ def offers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Candidate]]:
 
 
 # As far as the analysis goes nothing is wrong with any of these: the first keeps the cut from being told of.
-HIDES = ("    hidden = net(inputs)\n", "    hidden = torch.zeros(3, 4) + 0 * inputs\n")
-REPAIRS = ("    seen.append(hidden)\n", "    seen.append(hidden.detach())\n")
+HIDES = ("    hidden, aim = net(inputs), teacher(inputs)\n", "    hidden, aim = torch.zeros(3, 4), 0 * inputs\n")
+REPAIRS = ("    seen.append(aim)\n", "    seen.append(aim.detach())\n")
 
 
 def kept(text: str) -> tuple[list[str], Effort]:
