@@ -715,3 +715,60 @@ def test_what_is_picked_of_known_parameters_holds_no_others(chosen: str, made: s
         lacks = not all(id(p) in names["given"] for layer in names["net"].layers for p in layer.parameters())
         told = "TAPE405" in [one.code for one in check(from_text(text, "groups.py")).findings]
         assert told == lacks
+
+
+TURNS = """\
+import random
+
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(4, 4)
+        self.heads = {heads}
+
+    def forward(self, x, at):
+        {forward}
+
+
+net = Net()
+{frozen}
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(9):
+    at = {at}
+    loss = net(torch.randn(8, 4), at).pow(2).mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+
+TURNING = "[nn.Linear(4, 2) for _ in range(3)]"
+PICKED = "return self.heads[at](self.body(x))"
+ADDED = "self.heads.append(torch.zeros(4, requires_grad=True)); return self.body(x + self.heads[-1])"
+
+
+@pytest.mark.parametrize("frozen", ["pass", "net.body.requires_grad_(False)"])
+@pytest.mark.parametrize(
+    ("heads", "forward", "at", "told"),
+    [
+        (TURNING, PICKED, "step % 3", True),
+        (TURNING, PICKED, "1", True),
+        ('{one: nn.Linear(4, 2) for one in "abc"}', PICKED, 'random.choice("abc")', True),
+        ("[nn.Linear(4, 2)]", PICKED, "0", True),
+        (f"nn.ModuleList({TURNING})", PICKED, "step % 3", False),
+        (f"{TURNING}\n        [one.requires_grad_(False) for one in self.heads]", PICKED, "step % 3", False),
+        ("[]", ADDED, "0", False),
+    ],
+)
+def test_layers_of_a_plain_list_take_turns(heads: str, forward: str, at: str, told: bool, frozen: str) -> None:
+    """What is told is the list, also where all that the optimizer has is frozen on purpose."""
+    text = TURNS.format(heads=heads, forward=forward, at=at, frozen=frozen)
+    findings = [one for one in check(from_text(text, "train.py")).findings if one.code in ("TAPE402", "TAPE405")]
+    if told:
+        assert [(one.code, one.span.line) for one in findings] == [("TAPE405", 11)]
+        assert findings[0].notes[-1].startswith("they are not registered as parameters of `net`")
+    else:
+        assert [one.code for one in findings if one.code == "TAPE405"] == []

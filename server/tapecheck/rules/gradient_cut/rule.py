@@ -25,7 +25,7 @@ from tapecheck.rules.gradients import (
 from tapecheck.rules.reading import Reading, Run, behind, covered, grouped, plain, remembered, search, with_sources
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.term_without_effect.rule import terms_of
-from tapecheck.rules.untrained_parameter.rule import forgotten, replaced
+from tapecheck.rules.untrained_parameter.rule import forgotten, lacked_by, replaced
 from tapecheck.rules.words import (
     CUT_CAUSES,
     SHORT_CAUSES,
@@ -75,6 +75,8 @@ class GradientCut(Rule):
                 leaves = reading.ledger.leaves
                 known = {leaf for leaf, other in others.items() if identity(reading, leaves[other]) in successors}
                 known |= {number for number, leaf in leaves.items() if identity(reading, leaf) in told}
+                # What is frozen beside it may be meant: what the optimizer lacks is all that it was to train.
+                known |= _idle_in(reading, lacked_by(reading, successors)) if successors else set()
                 findings += self._of(reading, reached, written, fed, known, meant)
         return findings
 
@@ -662,6 +664,12 @@ def _trained_by_name(reading: Reading) -> tuple[_Trained, _Trained]:
         parts = name.split(".")[:-2]
         within.update((".".join(parts[:count]), one) for count in range(1, len(parts) + 1))
     return trained, within
+
+
+def _idle_in(reading: Reading, optimizers: Iterable[int]) -> set[int]:
+    """Return what some optimizers have, where all of it is frozen."""
+    owned = (reading.optimizers[number] for number in optimizers if number in reading.optimizers)
+    return {leaf for optimizer in owned if not optimizer.params for leaf in optimizer.idle}
 
 
 def _idle(reading: Reading, optimizer: Optimizer) -> Iterable[int]:

@@ -9,7 +9,16 @@ from typing import Literal
 
 from tapecheck.rules.facts import Lacking
 from tapecheck.rules.finding import Finding, Label
-from tapecheck.rules.gradients import Gradients, Identity, gradients_of, identities, identity, name_of, set_by_hand
+from tapecheck.rules.gradients import (
+    Gradients,
+    Identity,
+    Moment,
+    gradients_of,
+    identities,
+    identity,
+    name_of,
+    set_by_hand,
+)
 from tapecheck.rules.reading import MERGES, Reading, Run, plain
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.untrained_parameter.facts import UntrainedParameterFacts
@@ -215,6 +224,12 @@ def forgotten(readings: Sequence[Reading]) -> set[Identity]:
     return {identity(reading, leaf) for reading in readings for leaf, _, _ in _forgotten(reading, handled)}
 
 
+def lacked_by(reading: Reading, leaves: set[Identity]) -> set[int]:
+    """Return the optimizers of a tape that lack some leaves of a module that they were given whole."""
+    told = (event for leaf, event in _left_out(reading) if event.whole and identity(reading, leaf) in leaves)
+    return {event.optimizer for event in told}
+
+
 def _forgotten(reading: Reading, handled: set[Identity]) -> Iterator[tuple[Leaf, LeftOut, Run]]:
     """Yield the leaves that an optimizer lacks, each with a backward that gives it a gradient which nothing uses."""
     for leaf, event in _left_out(reading):
@@ -245,16 +260,42 @@ def _handled(reading: Reading) -> set[Identity]:
 
 def _reached(reading: Reading, leaf: Leaf, event: LeftOut) -> Run | None:
     """Return a backward that gives a leaf a gradient which nothing uses, None where that is not so each time."""
-    adds = [moment for moment in gradients_of(reading).moments(leaf.id) if moment.kind == "added"]
-    if len(adds) < 2 or any(moment.fact != "yes" for moment in adds):
+    adds = _added(reading, leaf.id)
+    if not adds or any(moment.fact != "yes" for moment in adds):
         return None
-    first, last = adds[0], adds[-1]
+    # Layers of one plain list take turns: what one of them gets in one iteration, another gets in the next.
+    every = [one for each in _alike(reading, leaf, event) for one in _added(reading, each) if _outlives(leaf, one)]
+    first, last = min(every, key=_position, default=adds[0]), max(every, key=_position, default=adds[-1])
     # Gradients that come at different times are not from losses of one step.
     apart = first.at.iteration != last.at.iteration or first.at.span != last.at.span
     steps = [step for _, step in reading.steps if step.optimizer == event.optimizer]
-    if first.run is None or len(steps) < 2 or not apart:
+    run = adds[0].run
+    if run is None or len(steps) < 2 or not apart:
         return None
-    return first.run if _belongs(reading, first.run, leaf, event) else None
+    return run if _belongs(reading, run, leaf, event) else None
+
+
+def _added(reading: Reading, leaf: int) -> list[Moment]:
+    return [moment for moment in gradients_of(reading).moments(leaf) if moment.kind == "added"]
+
+
+def _position(moment: Moment) -> int:
+    return moment.position
+
+
+def _outlives(leaf: Leaf, moment: Moment) -> bool:
+    """Return whether a leaf is made in no other iteration than that of a moment."""
+    running = dict(moment.at.iteration)
+    return all(running.get(loop, index) == index for loop, index in leaf.at.iteration)
+
+
+def _alike(reading: Reading, leaf: Leaf, event: LeftOut) -> Iterator[int]:
+    """Yield a leaf, and those that the same line made for the same plain list or dict."""
+    leaves = reading.ledger.leaves
+    for number in event.leaves if event.whole and not event.registered else (leaf.id,):
+        other = leaves.get(number)
+        if other is not None and _group(other) == _group(leaf) and other.at.span == leaf.at.span:
+            yield number
 
 
 def _belongs(reading: Reading, run: Run, leaf: Leaf, event: LeftOut) -> bool:
@@ -263,7 +304,7 @@ def _belongs(reading: Reading, run: Run, leaf: Leaf, event: LeftOut) -> bool:
     stepped = {other for other, owners in gradients.steppable.items() if event.optimizer in owners}
     if event.idle:
         return not any(gradients.happens(other, "added") for other in stepped)
-    if not stepped & reached and not _replaces(gradients, event, stepped) and not _alone(gradients, event, reached):
+    if not stepped & reached and not _replaces(reading, event, stepped) and not _alone(gradients, event, reached):
         return False
     if event.whole:
         return True
@@ -271,9 +312,15 @@ def _belongs(reading: Reading, run: Run, leaf: Leaf, event: LeftOut) -> bool:
     return _above(reading, run, leaf.id, stepped) if event.registered else _takes_part(reading, run, leaf)
 
 
-def _replaces(gradients: Gradients, event: LeftOut, stepped: Iterable[int]) -> bool:
-    """Return whether leaves are all that a module has to train: no backward comes to what its optimizer was given."""
-    return event.whole and event.registered and not any(gradients.happens(leaf, "added") for leaf in stepped)
+def _replaces(reading: Reading, event: LeftOut, stepped: Iterable[int]) -> bool:
+    """Return whether leaves are all that a module has to train: no backward comes to what its optimizer was given, and
+    where they are not registered, all of that is frozen.
+    """
+    optimizer = reading.optimizers.get(event.optimizer)
+    if not event.registered and (optimizer is None or optimizer.params or not optimizer.idle):
+        return False
+    gradients = gradients_of(reading)
+    return event.whole and not any(gradients.happens(leaf, "added") for leaf in stepped)
 
 
 def _alone(gradients: Gradients, event: LeftOut, reached: Set[int]) -> bool:
