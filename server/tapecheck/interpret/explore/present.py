@@ -154,13 +154,17 @@ class Present:
                 if bound and name not in _BUILTINS:
                     return False
                 continue
-            if self.graph(value):
+            if self.graph(value) or behaviour(value).switches:
                 return False
             if isinstance(value, Function) and _builds_nothing(value, set()):
                 continue
             if is_function(value) or isinstance(value, Class) or _has_leaves(value):
                 return False
         return True
+
+    def switches(self, side: Side) -> bool:
+        """Whether a side works with a context that may change what torch records or averages."""
+        return any(behaviour(_lookup(self.env, name)).switches for name in side.read)
 
     def calls_layer(self, side: Side) -> bool:
         """Whether a side reads a model that is there by name: what it does with it as likely as not builds a graph."""

@@ -160,7 +160,7 @@ class Watcher:
 
     def trains(self, world: World, node: ast.If, taken: bool, env: Env) -> bool:
         """Whether a side of an `if`, or what the one that was taken leaves out, starts a backward, changes something in
-        place, steps or clears gradients, or calls what does.
+        place, steps or clears gradients, enters or leaves a context, or calls what does.
         """
         shapes = self._shapes_of(world)
         if shapes is None:
@@ -170,7 +170,10 @@ class Watcher:
         sides = (here, other, shape.rest) if here.jumps & LEAVING else (here, other)
         present = self._present(world, env)
         return any(
-            (side.effects | of_calls(side, present, shapes)) & _TRAINING or present.steps(side) for side in sides
+            (side.effects | of_calls(side, present, shapes)) & _TRAINING
+            or present.steps(side)
+            or present.switches(side)
+            for side in sides
         )
 
     def supplies(self, world: World, node: ast.If, taken: bool, env: Env) -> bool:

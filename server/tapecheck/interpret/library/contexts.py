@@ -21,6 +21,13 @@ from tapecheck.interpret.values import (
 )
 
 
+class _Manager(Instance):
+    """A context manager that runs code of the program's, or several others."""
+
+    __slots__ = ()
+    switches = True
+
+
 def contextmanager(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """`@contextmanager`: a generator function whose one yield stands for the block."""
     function = positional(args, 0, Unknown("function"))
@@ -28,7 +35,7 @@ def contextmanager(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Valu
 
 
 def _managed(m: Engine, function: Value, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    manager = Instance(None, "contextlib.GeneratorContextManager")
+    manager = _Manager(None, "contextlib.GeneratorContextManager")
     generator = m.call(function, args, dict(kwargs), node)
 
     def enter(m2: Engine, given: Args, named: Kwargs, at: ast.AST) -> Value:
@@ -110,7 +117,7 @@ def expecting() -> Context:
 
 def nullcontext(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     value = argument(args, kwargs, 0, "enter_result")
-    return Context(lambda m2: value, lambda m2, raised: None)
+    return Context.giving(value)
 
 
 def closing(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -124,7 +131,7 @@ def closing(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 def exit_stack(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Instance:
     """ExitStack: contexts entered one by one, left in reverse order."""
-    stack = Instance(None, "contextlib.ExitStack")
+    stack = _Manager(None, "contextlib.ExitStack")
     entered: list[Value] = []
 
     def enter_context(m2: Engine, given: Args, named: Kwargs, at: ast.AST) -> Value:

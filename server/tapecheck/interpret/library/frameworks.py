@@ -82,7 +82,7 @@ def _same(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: a
 
 
 def _context(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return Context(lambda machine: None, lambda machine, raised: None)
+    return Context.giving(None)
 
 
 def _autocast(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -119,7 +119,7 @@ def scaled_loss(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Valu
     """apex: `with amp.scale_loss(loss, optimizer) as scaled:`."""
     loss = positional(args, 0, Unknown("loss"))
     made = torch.op("mul", [loss, torch.world.graph.data("scale")], {}, node) if may_carry(loss) else loss
-    return Context(lambda machine: made, lambda machine, raised: None)
+    return Context.giving(made)
 
 
 def wrapped_model(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -152,7 +152,7 @@ def _self(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: a
 
 def no_sync() -> Context:
     """Return a context in which gradients are only added up: graphs are as ever."""
-    return Context(lambda machine: None, lambda machine, raised: None)
+    return Context.giving(None)
 
 
 _WRAPPERS = (

@@ -158,7 +158,7 @@ PACKING = (
 
 
 def _context(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return Context(lambda machine: Unknown("context"), lambda machine, raised: None)
+    return Context.giving(Unknown("context"))
 
 
 def packing(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Context:

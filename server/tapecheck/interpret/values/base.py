@@ -323,6 +323,8 @@ class BaseValue:
     """Whether it is a container, or an object that is no module."""
     is_fixed: ClassVar[bool] = False
     """Whether it is the same in every run: a constant, a name of a library, a module."""
+    switches: bool = False
+    """Whether it is a context manager that may change what torch records or averages as it is entered or left."""
     is_iterator: ClassVar[bool] = False
     """Whether going over its elements uses it up."""
 

@@ -277,6 +277,19 @@ class Context(BaseValue):
     decorate: Wrapping | None = None
     swallows: bool = False
     """Whether it is there to swallow exceptions: the program looks out for them inside."""
+    switches: bool = True
+
+    @classmethod
+    def giving(cls, value: Value) -> Context:
+        """Return a context that changes nothing, with `value` as what it is entered as."""
+        return cls(lambda machine: value, lambda machine, raised: None, switches=False)
+
+    def get_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> Value:
+        if name == "__enter__":
+            return Native(name, lambda m, args, kwargs, at: m.enter(self, at))
+        if name == "__exit__":
+            return Native(name, lambda m, args, kwargs, at: m.leave(self, at))
+        return BaseValue.get_attribute(self, machine, name, node)
 
     def entered(self, machine: Interpreter, node: ast.AST) -> Value:
         return self.enter(machine)
