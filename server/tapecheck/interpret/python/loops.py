@@ -378,8 +378,8 @@ def _after(stream: Stream, index: int, count: int) -> int:
 
 
 def _last(loop: _Loop, stream: Stream, index: int, length: int | None) -> int | None:
-    """Return the place of the element that a loop is run for last; None where that cannot be told or is no other."""
-    if stream.sequential or length is None or index >= length - 1:
+    """Return the place of the element that a loop is run for last; None where that cannot be told."""
+    if stream.sequential or length is None:
         return None
     # The last element tells what it all comes to, and so does what is done every so many elements up to there.
     cycle = guards.cycle(loop.machine, loop.number)

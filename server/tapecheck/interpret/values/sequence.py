@@ -86,9 +86,16 @@ class Container(BaseValue):
         return size_of(self, len(self.items), self.more)
 
     def most_gone_over(self) -> int | None:
-        """Return how many elements a loop goes over: all that are known, unless it is known to have fewer."""
+        """Return how many elements a loop goes over: all that are known, unless it is known to have fewer.
+
+        Where there may be any number of further ones, that is how many whoever has asked for the length reckons with;
+        None where nobody has.
+        """
         if self.more & MORE:
-            return None
+            size = size_of(self, len(self.items), self.more, asked=False)
+            # It is settled on first: what asks for the length within the loop gets the number that the loop goes by.
+            most = bound_length(size, max(limits.LOOP_BOUND, len(self.items))) if isinstance(size, Unknown) else None
+            return most if isinstance(size, Unknown) and size.bounds is not None else None
         size = size_of(self, len(self.items), self.more)
         if not isinstance(size, Unknown):
             return len(self.items)
@@ -482,17 +489,22 @@ def like_last(items: Sequence[Value]) -> Value:
     return items[-1] if items and behaviour(items[-1]).typical else Unknown("item")
 
 
-def size_of(owner: Container, count: int, rest: int) -> Value:
-    """Return how many elements a container has of which `count` are known: the same until it changes."""
+def size_of(owner: Container, count: int, rest: int, *, asked: bool = True) -> Value:
+    """Return how many elements a container has of which `count` are known: the same until it changes.
+
+    `asked` says that the program asks for it, and may reckon with it from then on: it is known to have bounds then.
+    """
     if not rest:
         return count
     known: tuple[int, int, Unknown] | None = getattr(owner, "sized", None)
     if known is not None and known[:2] == (count, rest):
-        return known[2].itself()
-    length = Unknown.whole("len")
-    owner.sized = (count, rest, length)
-    length.bounds = (0 if rest & PICKED else count, math.inf if rest & MORE else count)
-    return length
+        length = known[2]
+    else:
+        length = Unknown.whole("len")
+        owner.sized = (count, rest, length)
+    if asked and length.bounds is None:
+        length.bounds = (0 if rest & PICKED else count, math.inf if rest & MORE else count)
+    return length.itself() if asked else length
 
 
 def note_first_graph(machine: Interpreter, before: Value, value: Value) -> None:
