@@ -30,7 +30,8 @@ for step in range(3):
     optimizer.step()
 """
 LOSS = "model(batch).pow(2).mean().backward()"
-OPEN = "stack = contextlib.ExitStack(); stack.enter_context(model.no_sync())"
+ENTER = "stack.enter_context(model.no_sync())"
+OPEN = f"stack = contextlib.ExitStack(); {ENTER}"
 
 # What stands before the loop over micro-batches, and in it.
 HELD = {
@@ -38,8 +39,7 @@ HELD = {
     "nullcontext": ("", f"with contextlib.nullcontext() if last else model.no_sync():\n            {LOSS}"),
     "stack entered": (
         "",
-        "with contextlib.ExitStack() as stack:\n            if not last:\n                "
-        f"stack.enter_context(model.no_sync())\n            {LOSS}",
+        f"with contextlib.ExitStack() as stack:\n            if not last: {ENTER}\n            {LOSS}",
     ),
     "stack closed": (OPEN, f"if last:\n            stack.close()\n        {LOSS}"),
     "stack left": (OPEN, f"if last:\n            stack.__exit__(None, None, None)\n        {LOSS}"),
@@ -59,7 +59,12 @@ BATCHES = {
     "all that nobody sees": ("list(load())", "index, batch in enumerate(batches)", "len(batches) - 1"),
     "a chunked tensor": ("torch.randn(6, 4).chunk(3)", "index, batch in enumerate(batches, 1)", "len(batches)"),
 }
-LAST = {"the last": "index == {end}", "none": "index > {end}", "the first": "index == {end} * 0", "all but": "index < 9"}
+LAST = {
+    "the last": "index == {end}",
+    "none": "index > {end}",
+    "the first": "index == {end} * 0",
+    "all but": "index < 9",
+}
 
 
 def program(held: str, batches: str, last: str) -> str:
@@ -97,5 +102,8 @@ def is_averaged(text: str) -> bool:
 def test_what_is_not_averaged_before_a_step_is_reported(batches: str, last: str) -> None:
     for held in HELD:
         text = program(held, batches, last)
-        found = [(one.code, one.certain) for one in check(from_text(text, "train.py")).findings]
-        assert {code for code, _ in found} == (set() if is_averaged(text) else {"TAPE601"}), text
+        found = {(one.code, one.certain) for one in check(from_text(text, "train.py")).findings}
+        if last == "all but" and batches not in ("a list", "a long list", "a chunked tensor"):
+            # How many there are is not visible, and decides.
+            found.discard(("TAPE601", False))
+        assert found == (set() if is_averaged(text) else {("TAPE601", True)}), text

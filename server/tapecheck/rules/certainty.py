@@ -44,6 +44,8 @@ _OF_RESULTS: frozenset[AssumptionKind] = frozenset(("result", "value"))
 """What a graph that is there does not depend on: another one may be there besides."""
 _OF_RECORDING: frozenset[AssumptionKind] = frozenset(("context", "decorator"))
 """What code is run in: where it switches recording off, nothing that is built there has a graph."""
+_OF_COUNTS: frozenset[AssumptionKind] = frozenset(("count", "length"))
+"""How often a loop goes round."""
 _NUMBERED = re.compile(r"\[\d+\]")
 
 _CAUSES: dict[AssumptionKind, str] = {
@@ -241,7 +243,8 @@ def _rests_on(rule: Rule, finding: Finding, readings: Iterable[Reading]) -> Iter
             continue
         built = _built(finding, reading) if rule.raises else None
         begin = min((reading.positions_at[place][0] for place in lines if place in reading.positions_at), default=0)
-        cause = _Cause(rule, reading, _chain(reading, lines), _end(rule, finding, reading, lines), built, begin)
+        late = _is_late(rule.only_last(finding, reading), reading)
+        cause = _Cause(rule, reading, _chain(reading, lines), _end(rule, finding, reading, lines), built, begin, late)
         for position, event in reading.assumed:
             touches = cause.touched_by(event, position)
             if touches and event.kind == "effect" and rule.spares(finding, reading, event, position):
@@ -258,7 +261,7 @@ def _rests_on(rule: Rule, finding: Finding, readings: Iterable[Reading]) -> Iter
 class _Cause:
     """What a finding of a rule comes from on one tape: the nodes and leaves of its `chain`, all there at event `end`;
     `built` is where the graph was built that its backward certainly fails in, if one does, `begin` where a line of it
-    ran first.
+    ran first. `late` says that it is about iterations that a loop has only if it is as long as assumed.
     """
 
     rule: Rule
@@ -267,6 +270,7 @@ class _Cause:
     end: int
     built: int | None
     begin: int
+    late: bool
 
     def touched_by(self, event: Assumed, position: int) -> bool | None:
         """Return whether an assumption touches the chain; None where the finding does not rest on it at all."""
@@ -275,9 +279,9 @@ class _Cause:
         if event.kind == "default":
             # Its other values were tried: they do not show the finding.
             return False
-        if event.kind in ("count", "length"):
+        if event.kind in _OF_COUNTS:
             # Fewer iterations lack nothing that more of them have, and growth is judged by each loop's own count.
-            return True if rule.raises and met else None
+            return True if met and (rule.raises or self.late) else None
         if rule.lasting and event.kind == "skipped":
             # What ends what lasts may be anywhere, most likely where it comes about.
             return self.begin < position < self.end
@@ -295,6 +299,12 @@ class _Cause:
             return True
         # Nobody comes from a parameter to a graph that was built before.
         return self.built is not None and self.built < position and _of_leaves(self.reading, event)
+
+
+def _is_late(nodes: Set[int], reading: Reading) -> bool:
+    """Return whether nodes were all built in iterations that a loop has only if it is as long as assumed."""
+    assumed = (event for _, event in reading.assumed if event.kind in _OF_COUNTS)
+    return bool(nodes) and nodes <= {node for event in assumed for node in event.about}
 
 
 def _hangs(event: Assumed, chain: set[int]) -> bool:

@@ -55,6 +55,10 @@ class Rule:
         """Return whether an effect of hidden code hardly is what a finding lacks: one that rests on it is possible."""
         return False
 
+    def only_last(self, finding: Finding, reading: Reading) -> set[int]:
+        """Return the nodes of what is wrong only because a loop ends there; none where more iterations mend nothing."""
+        return set()
+
     @property
     def unfinished(self) -> bool:
         """Return whether what comes later, or on another way, may be what it reports to be missing."""

@@ -88,6 +88,8 @@ class _Loop:
         self.extra = 0
         """Iterations that are still to be run behind a guard that it was taken on to."""
         self.repeated = False
+        self.far = False
+        """Whether it was taken on to a guard, though nobody knows how many elements it has."""
         self.picked = False
         """Whether a condition that nobody knows picked what it goes over."""
         self.usual: int | None = None
@@ -199,6 +201,13 @@ class _Loop:
             text = f"`{syntax.text_of(place)}` has more than {limits.SURE_ITERATIONS}"
             self.world.assumptions.enter(self, "length", text, place)
 
+    def is_longer(self, index: int, place: ast.expr) -> None:
+        """Note, once, that it goes over more elements than any of its kind do, for nobody knows how many there are."""
+        if not self.far:
+            self.far = True
+            text = f"`{syntax.text_of(place)}` has more than {index} elements"
+            self.world.assumptions.enter(self, "length", text, place)
+
     def finds(self, stream: Stream, place: ast.expr) -> None:
         """Note, once, that there are elements where a condition that nobody knows picked them."""
         if not self.picked and stream.rest() & PICKED:
@@ -282,6 +291,8 @@ def _go_over(loop: _Loop, node: ast.For | ast.AsyncFor, value: Value, stream: St
         following = _next(loop, stream, index, element)
         if following is None and not (leaving := _ways_out(loop, node, endless=stream.never_ends) or {}):
             break
+        if following is not None and following > index and stream.length() is None:
+            loop.is_longer(following, node.iter)
         index = index if following is None else following
         loop.goes_on_to(index, value, node.iter)
         loop.look()

@@ -55,6 +55,10 @@ class GradientNotReduced(Rule):
             findings.setdefault(span, self._finding(reading, each, certain))
         return list(findings.values())
 
+    def only_last(self, finding: Finding, reading: Reading) -> set[int]:
+        wrong = (each.local.run for each in reductions_of(reading).unreduced if each.local.run.at.span == finding.span)
+        return {node for run in wrong for node in run.backward.root_nodes}
+
     def _finding(self, reading: Reading, each: Unreduced, certain: bool) -> Finding:
         at, cause = each.local.run.at, _CAUSES[each.local.cause]
         by = "FSDP2" if each.local.wrapper.sharded else "DDP"
