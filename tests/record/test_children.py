@@ -150,7 +150,7 @@ def test_where_only_processes_that_are_not_recorded_may_train_that_is_said(
     assert main(["run", "launch.py"]) == 3
     shown = capfd.readouterr().out
     elsewhere = (
-        "Nothing was trained in this process. Those that it started were not recorded: run the script that trains"
-        + (", with `--launcher` for what starts it." if "fails" in how else ".")
+        "Nothing was trained in this process. Those that it started were not recorded: run the script that trains, "
+        "with `--launcher` for what starts it."
     )
     assert ("Nothing was trained: no backward ran." if how == "nothing" else elsewhere) in shown

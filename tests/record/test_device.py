@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tapecheck.record import RunResult
+from tapecheck.check import check
+from tapecheck.record import RunRequest, RunResult, judge, run
 from tapecheck.record.device import mean_time
+from tapecheck.record.evidence import lines_of
 from tapecheck.record.probe.device import DeviceTimes
-from tapecheck.tape import End, Measure
+from tapecheck.source import read_source
+from tapecheck.tape import End, Measure, Site
+from tests.record.harness import PYTHON, QUIET, Write
 
 
 class Device:
@@ -225,3 +231,31 @@ def test_without_a_device_nothing_is_said_of_it(record: Callable[..., RunResult]
     result = record(PROGRAM.format(used=False))
     assert mean_time(result.tape) == ""
     assert not any(isinstance(event, Measure) and event.name.startswith("device-") for event in result.tape.events)
+
+
+KEPT = """\
+import torch
+from torch import nn
+
+device = "cuda" if torch.cuda.is_available() else "cpu"
+model = torch.compile(nn.Linear(4, 4).to(device), backend="cudagraphs")
+kept = []
+with torch.no_grad():
+    for step in range(4):
+        kept.append(model(torch.randn(3, 4, device=device)))
+print(torch.cat(kept).sum())
+"""
+
+
+def test_a_run_without_a_device_says_nothing_of_cuda_graphs(write: Write, tmp_path: Path) -> None:
+    name = write(KEPT)
+    (finding,) = check(read_source(name)).findings
+    assert finding.code == "TAPE610"
+    tape = run(RunRequest(name, (), PYTHON, str(tmp_path), QUIET, watch=lines_of([finding]))).tape
+    (judged,) = judge([finding], tape)
+    assert judged.evidence is None and "no CUDA device" in judged.notes[-1]
+    # The same with a device, on which nothing was raised.
+    *events, end = tape.events
+    used = Measure(Site(finding.span, "<module>"), "cuda-peak-memory", 512, "bytes")
+    (judged,) = judge([finding], dataclasses.replace(tape, events=[*events, used, end]))
+    assert judged.evidence is not None and judged.evidence.verdict == "refuted"

@@ -184,15 +184,18 @@ def _starts_processes(program: _Program) -> str:
     return ""
 
 
+_ELSEWHERE = (
+    "Nothing was trained in this process. Those that it started were not recorded: run the script that trains, with "
+    "`--launcher` for what starts it."
+)
+
+
 def _cut_short(result: RunResult) -> str:
     """Return what a run that did not come to its end, or trained nothing, leaves open, nothing for a whole one."""
     if result.failure and not result.backwards:
         return f"Not recorded: {result.failure.removeprefix('not recorded: ')}."
     if result.how_ended == "raised" and not result.backwards and result.ran_elsewhere:
-        return (
-            "Nothing was trained in this process. Those that it started were not recorded: run the script that trains, "
-            "with `--launcher` for what starts it."
-        )
+        return _ELSEWHERE
     if result.how_ended != "finished":
         return "The run was cut short: what would have come later was not seen."
     if result.failure:
@@ -201,12 +204,8 @@ def _cut_short(result: RunResult) -> str:
         return "The recording was cut short: what came later was not seen."
     if not result.backwards and result.unrecorded:
         return "The training was not recorded: it ran in forked processes."
-    if not result.backwards and result.ran_elsewhere:
-        return (
-            "Nothing was trained in this process. Those that it started were not recorded: run the script that trains."
-        )
     if not result.backwards:
-        return "Nothing was trained: no backward ran."
+        return _ELSEWHERE if result.ran_elsewhere else "Nothing was trained: no backward ran."
     return ""
 
 

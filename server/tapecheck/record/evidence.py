@@ -35,6 +35,7 @@ from tapecheck.rules.missing_create_graph.rule import MissingCreateGraph
 from tapecheck.rules.needless_graph.facts import NeedlessGraphFacts
 from tapecheck.rules.needless_graph.rule import NeedlessGraph
 from tapecheck.rules.needless_retain_graph.rule import NeedlessRetainGraph
+from tapecheck.rules.overwritten_output.rule import OverwrittenOutput
 from tapecheck.rules.untrained_parameter.rule import UntrainedParameter
 from tapecheck.rules.words import line
 from tapecheck.tape import Span, Tape
@@ -49,6 +50,7 @@ _NEVER = (
 """The rules about what never happens, which a run confirms that is seen to its end."""
 
 _ONE_PROCESS = "one process was recorded: whether the gradients of several differ is seen with `--ranks 2`"
+_NO_DEVICE = "the run used no CUDA device: CUDA graphs run on nothing else"
 
 
 def lines_of(findings: Iterable[Finding]) -> set[tuple[str, int]]:
@@ -117,6 +119,8 @@ def _judged(story: Story, finding: Finding, alone: bool) -> Finding:
         return dataclasses.replace(finding, evidence=evidence)
     if alone and finding.code == GradientNotReduced.code:
         return _noted(finding, _ONE_PROCESS)
+    if finding.code == OverwrittenOutput.code:
+        return _noted(finding, _NO_DEVICE)
     note = _too_little(story, finding) if finding.notes == notes else ""
     return _noted(finding, *([f"too little was seen: {note}"] if note else ()))
 
@@ -176,7 +180,8 @@ def _noted(finding: Finding, *notes: str) -> Finding:
 
 
 def _unrecorded(file: str) -> str:
-    return f"nothing of {Path(file).name} was recorded: the program did not load it, or ran it under another name"
+    name = Path(file).name
+    return f"nothing of {name} was recorded: the program did not load it, or ran it as another file or process"
 
 
 def _stopped(what: str, seconds: float) -> str:

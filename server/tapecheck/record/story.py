@@ -241,6 +241,8 @@ class Story:
         """The files of which code ran that was recorded."""
         self.not_loaded: set[str] = set()
         """The files with findings that the program certainly did not load."""
+        self.on_device = False
+        """Whether the program used memory of a CUDA device."""
         self.elsewhere = ""
         """What ran and was not recorded: processes in which lines may have run that did not here."""
         self._look_through(tape.events)
@@ -344,6 +346,8 @@ class Story:
                 self.cut_short = event.value
             case "writing-stopped":
                 self.written_for = event.value
+            case "cuda-peak-memory":
+                self.on_device = self.on_device or event.value > 0
             case "forked-processes":
                 self.elsewhere = f"{value} forked process{'es' * (value > 1)} ran backward calls and"
             case "other-processes":
