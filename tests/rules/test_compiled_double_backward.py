@@ -38,3 +38,44 @@ def test_code_for_several_sizes_may_refuse_the_first_gradient(first: int, before
     except RuntimeError as error:
         raised = str(error)
     assert ("double backward" if certain else "donated buffers") in raised
+
+
+ANY = """\
+import torch
+from torch import nn
+
+other = nn.Parameter(torch.rand(4, 4))
+net = torch.compile({network}, backend="aot_eager")
+x = torch.rand(4, 4, requires_grad=True)
+y = {used}
+(g,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+{taken}.backward()
+"""
+NETWORKS = {
+    "linear": "nn.Linear(4, 4)",
+    "linear and dropout": "nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5))",
+    "steps": "nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))",
+    "curved": "nn.Sequential(nn.Linear(4, 4), nn.Tanh())",
+    "doubled": "lambda x: x * 2",
+    "shifted": "lambda x: x + other",
+    "scaled": "lambda x: x * other",
+    "convolved": "nn.Sequential(nn.Conv1d(4, 4, 1), nn.Hardtanh())",
+}
+USED = {"alone": "net(x)", "squared": "net(x).pow(2)", "of a square": "net(x * x)", "beside": "net(x) + other * x"}
+TAKEN = ("g.pow(2).mean()", "(y.mean() + g.norm())", "y.pow(2).mean()", "(g.detach() * y).mean()")
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("used", USED)
+def test_a_gradient_through_compiled_code_has_a_graph_whatever_is_compiled(network: str, used: str) -> None:
+    for taken in TAKEN:
+        program = ANY.format(network=NETWORKS[network], used=USED[used], taken=taken)
+        found = [(one.code, one.certain) for one in check(from_text(program, "train.py")).findings]
+        pytest.importorskip("torch")._dynamo.reset()
+        try:
+            exec(compile(program, "train.py", "exec"), {})
+            raised = ""
+        except RuntimeError as error:
+            raised = str(error)
+        assert ("double backward" in raised) is bool(raised)
+        assert found == ([("TAPE604", True)] if raised else []), program

@@ -212,6 +212,12 @@ class Autograd:
         self, number: int, wanted: Collection[int], chain: tuple[int, Fact] | None, at: ast.AST
     ) -> Iterator[tuple[int, tuple[int, Fact]]]:
         """Yield the gradients with a graph that a node gives those of its inputs that are wanted."""
+        if (region := self.world.writer.ledger.regions.get(number)) is not None and region.call.whole == "yes":
+            # What a compiled backward gives has a graph of its own, whatever the gradients hang on.
+            inputs = [number] if chain is None else [number, chain[0]]
+            made: tuple[int, Fact] = self._gradient_node(inputs, [], "yes", "yes", at), "yes"
+            yield from ((source, made) for source in wanted)
+            return
         known = self._known(number)
         if known is None:
             built = self._opaque_gradient(number, chain, at)
