@@ -24,6 +24,7 @@ from tapecheck.tape import (
     Cut,
     Decision,
     End,
+    Event,
     Freed,
     GradientCleared,
     Hold,
@@ -243,8 +244,9 @@ def _rests_on(rule: Rule, finding: Finding, readings: Iterable[Reading]) -> Iter
             continue
         built = _built(finding, reading) if rule.raises else None
         begin = min((reading.positions_at[place][0] for place in lines if place in reading.positions_at), default=0)
+        end, needed = _end(rule, finding, reading, lines), _caused_by(reading, lines)
         late = _is_late(rule.only_last(finding, reading), reading)
-        cause = _Cause(rule, reading, _chain(reading, lines), _end(rule, finding, reading, lines), built, begin, late)
+        cause = _Cause(rule, reading, _chain(reading, lines), end, built, begin, late, needed)
         for position, event in reading.assumed:
             touches = cause.touched_by(event, position)
             if touches and event.kind == "effect" and rule.spares(finding, reading, event, position):
@@ -261,7 +263,8 @@ def _rests_on(rule: Rule, finding: Finding, readings: Iterable[Reading]) -> Iter
 class _Cause:
     """What a finding of a rule comes from on one tape: the nodes and leaves of its `chain`, all there at event `end`;
     `built` is where the graph was built that its backward certainly fails in, if one does, `begin` where a line of it
-    ran first. `late` says that it is about iterations that a loop has only if it is as long as assumed.
+    ran first, `needed` what its lines walk, keep, cut or change, and what that was surely computed from. `late` says
+    that it is about iterations that a loop has only if it is as long as assumed.
     """
 
     rule: Rule
@@ -271,6 +274,7 @@ class _Cause:
     built: int | None
     begin: int
     late: bool
+    needed: Set[int]
 
     def touched_by(self, event: Assumed, position: int) -> bool | None:
         """Return whether an assumption touches the chain; None where the finding does not rest on it at all."""
@@ -282,6 +286,10 @@ class _Cause:
         if event.kind in _OF_COUNTS:
             # Fewer iterations lack nothing that more of them have, and growth is judged by each loop's own count.
             return True if met and (rule.raises or self.late) else None
+        if event.kind == "part":
+            # Where a backward has come to it, it has one; what is missing does not depend on it.
+            needed = not self.needed.isdisjoint(event.about) and self.reading.confirmed.isdisjoint(event.about)
+            return True if needed and not rule.of_absence else None
         if rule.lasting and event.kind == "skipped":
             # What ends what lasts may be anywhere, most likely where it comes about.
             return self.begin < position < self.end
@@ -384,12 +392,29 @@ def _chain(reading: Reading, lines: frozenset[tuple[str, int]]) -> set[int]:
     """Return the nodes and leaves that have a part in a finding: what its lines build, walk, keep, cut or change, what
     that was computed from, and what is computed from its nodes.
     """
+    built = {event.id for event in _events(reading, lines) if isinstance(event, (Node, Leaf))}
+    below = reading.below(built | _used(reading, lines))
+    return below | reading.above(reading.graph_nodes(below))
+
+
+@remembered
+def _caused_by(reading: Reading, lines: frozenset[tuple[str, int]]) -> Set[int]:
+    """Return the nodes and leaves that a finding's lines walk, keep, cut or change, and what that was surely computed
+    from.
+    """
+    nodes = reading.ledger.nodes
+
+    def sources(number: int) -> Iterable[int]:
+        return nodes[number].inputs if number in nodes and nodes[number].linked == "yes" else ()
+
+    return set(search(_used(reading, lines), sources))
+
+
+def _used(reading: Reading, lines: frozenset[tuple[str, int]]) -> set[int]:
+    """Return the nodes and leaves that some lines walk, keep, cut or change."""
     found: set[int] = set()
-    for position in itertools.chain.from_iterable(reading.positions_at.get(place, ()) for place in lines):
-        event = reading.tape.events[position]
-        if isinstance(event, (Node, Leaf)):
-            found.add(event.id)
-        elif isinstance(event, Backward):
+    for event in _events(reading, lines):
+        if isinstance(event, Backward):
             found.update(event.root_nodes)
         elif isinstance(event, Optimizer):
             found.update(event.params)
@@ -397,5 +422,9 @@ def _chain(reading: Reading, lines: frozenset[tuple[str, int]]) -> set[int]:
             found.update(event.nodes)
         elif isinstance(event, (InPlace, GradientCleared)) and event.leaf is not None:
             found.add(event.leaf)
-    below = reading.below(found)
-    return below | reading.above(reading.graph_nodes(below))
+    return found
+
+
+def _events(reading: Reading, lines: frozenset[tuple[str, int]]) -> Iterator[Event]:
+    positions = itertools.chain.from_iterable(reading.positions_at.get(place, ()) for place in lines)
+    return (reading.tape.events[position] for position in positions)

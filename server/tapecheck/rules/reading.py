@@ -491,11 +491,42 @@ class Reading:
                 found.add(number)
         return found
 
+    @cached_property
+    def confirmed(self) -> set[int]:
+        """Return the nodes that exist whatever code that is not visible is and gives: a backward that did not fail came
+        through them, they have a graph without parameters that nobody has seen, or torch computed them from such.
+        """
+        found: set[int] = set()
+        for start in (start for run in self.runs if run.problem is None for start in run.backward.root_nodes):
+            found.update(itertools.takewhile(lambda number: number not in found, self._come_through(start)))
+        parts = {number for _, event in self.assumed if event.kind == "part" for number in event.about}
+        known = self._trained_leaves | {number for number, leaf in self.ledger.leaves.items() if not leaf.many}
+        for number in self._nodes:
+            event = self.ledger.nodes[number]
+            computed = event.op.endswith("Backward0") and number in self.ledger.provisional
+            if (event.linked == "yes" or computed) and number not in parts:
+                if any(one in found or one in known for one in event.inputs) if event.inputs else not computed:
+                    found.add(number)
+        return found
+
+    @cached_property
+    def _trained_leaves(self) -> set[int]:
+        """Return the leaves that a backward has certainly come to, or that alone it can have come to."""
+        found: set[int] = set()
+        for run in self.runs:
+            found |= self.ledger.leaves.keys() & run.surely
+            for start in run.backward.root_nodes if run.problem is None else ():
+                *_, last = (None, *self._come_through(start))
+                sources = set(self.sources(last)) if last is not None else set()
+                found |= self.ledger.leaves.keys() & sources if len(sources) == 1 else set()
+        return found
+
     def _come_through(self, number: int | None) -> Iterator[int]:
         """Yield a node and what a backward that starts there must have come through, as far as that is one way."""
         while number is not None and number in self.ledger.nodes:
             yield number
-            sources = set(self.sources(number)) if number in self.ledger.provisional else ()
+            one_way = number in self.ledger.provisional or self.ledger.nodes[number].linked == "yes"
+            sources = set(self.sources(number)) if one_way else ()
             number = next(iter(sources)) if len(sources) == 1 else None
 
     @cached_property
@@ -534,9 +565,7 @@ class Reading:
         them.
         """
         leaves, provisional = self.ledger.leaves, self.ledger.provisional
-        known = {number for number, leaf in leaves.items() if leaf.parameter and not leaf.many}
-        for run in self.runs:
-            known |= leaves.keys() & run.surely
+        known = self._trained_leaves | {number for number, leaf in leaves.items() if leaf.parameter and not leaf.many}
         found = {number for number in known if leaves[number].parameter} | self.learned
         for number in self._nodes:
             event = self.ledger.nodes[number]

@@ -42,7 +42,7 @@ from tapecheck.interpret.values import (
     requires_any,
 )
 from tapecheck.source.skipped import TEXT
-from tapecheck.tape import NOTHING, CutKind, Escape, Fact
+from tapecheck.tape import NOTHING, CutKind, Escape, Fact, Node
 
 NO_GRAPH_ATTRIBUTES = frozenset((
     "shape", "device", "dtype", "is_cuda", "ndim", "layout", "is_leaf", "requires_grad", "grad_fn", "names",
@@ -54,7 +54,7 @@ _GENERIC_DATA = ("numpy.", "PIL.", "torchvision.transforms", "torchvision.datase
                  "matplotlib.", "logging.", "wandb.", "shutil.", "re.", "string.", "gym.", "gymnasium.",
                  *leaves.SETTINGS)  # fmt: skip
 _CHANCE = ("random.", "numpy.random.", "secrets.")
-_OF_TENSORS = ("clone", "detach", "item")
+OF_TENSORS = ("clone", "detach", "item")
 """What is called to store a value: what is no tensor may not have it."""
 _PURE = frozenset((
     "startswith", "endswith", "lower", "upper", "strip", "split", "get", "isdigit", "find", "replace", "count",
@@ -101,12 +101,55 @@ def unknown_attribute(torch: Torch, owner: Unknown, name: str, node: ast.AST) ->
             if isinstance(child, Unknown):
                 child.node, child.oldest, child.data = None, None, name != "grad"
             return child
-    if name in _OF_TENSORS and owner.borne() != "yes":
+    if name in OF_TENSORS and perhaps_a_number(torch, owner):
         torch.world.omissions.supposed.add(torch.world.position.span(node))
     if owner.kind in COUNTED and name not in ("item", "mean"):
         # NumPy's numbers and arrays have these two.
         methods.expects_tensor(torch.machine, name, node)
-    return owner.part_named(name)
+    part = owner.part_named(name)
+    if isinstance(part, Unknown) and torch.facts.op(name) is None and name not in _METHODS:
+        given_apart(torch, owner, part, node)
+    return part
+
+
+def _hidden_maker(torch: Torch, value: Unknown) -> Node | None:
+    """Return the node of a value where code that was handed in made it, or any other that is not visible. A layer of
+    torch whose class alone is unknown gives tensors, and so is presumed to do a model that the program has made.
+    """
+    ledger = torch.world.writer.ledger
+    made = ledger.nodes.get(value.node) if value.node is not None else None
+    if made is None or made.linked != "yes":
+        return made
+    used = (ledger.leaves[one] for one in made.inputs if one in ledger.leaves)
+    return made if any(leaf.many and not leaf.made for leaf in used) else None
+
+
+def perhaps_a_number(torch: Torch, value: Value) -> bool:
+    """Return whether a value may be a number: torch made no graph for it, and no backward began at it."""
+    if isinstance(value, Tensor):
+        return value.graph != "yes" and value.noted(Mark.PERHAPS_A_NUMBER) is True
+    if not isinstance(value, Unknown):
+        return is_constant(value)
+    if value.borne() == "yes" and _hidden_maker(torch, value) is None:
+        return False
+    walks = torch.world.writer.ledger.traversals.values() if value.node is not None else ()
+    return not any(value.node in walk.backward.root_nodes for walk in walks)
+
+
+def given_apart(torch: Torch, whole: Unknown, part: Unknown, node: ast.AST) -> None:
+    """Give a part of what unknown code made a node of its own: that it has the graph of the whole is taken for granted
+    where that was handed in.
+    """
+    made = _hidden_maker(torch, whole)
+    if made is None or part.node != whole.node:
+        return
+    keeps: Fact = "no" if made.keeps == "no" else "yes"
+    exists, certain = part.requires(), part.certain
+    part.stands_at(torch.world.graph.build(made.op, node, [part], keeps=keeps, linked=made.linked, exists=exists))
+    part.certain = certain
+    if made.linked == "yes" and part.node is not None:
+        text = f"each part of what `{made.op}` gives has a graph"
+        torch.world.assumptions.note("part", text, node, (part.node,))
 
 
 def opaque_result(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -411,14 +454,8 @@ def _output(
     # A model that somebody wrote and saved may hand back states that it has cut.
     linked: Fact = "may" if parameters.noted(Mark.SAVED) else "yes"
     count = torch.world.position.unpacked.get(node, 0)
-    result = opaque(torch, model.name, parts, node, linked=linked, keeps="may" if count else "yes")
-    # Each of several values has saved something; nobody knows what they share.
-    for part in map(result.part_at, range(count if result.node is not None else 0)):
-        if isinstance(part, Unknown):
-            exists, certain = part.requires(), part.certain
-            part.stands_at(torch.world.graph.build(model.name, node, [part], keeps="yes", linked=linked, exists=exists))
-            part.certain = certain
-    return result
+    # Nobody knows what several values share.
+    return opaque(torch, model.name, parts, node, linked=linked, keeps="may" if count else "yes")
 
 
 def _model_run(torch: Torch, function: Unknown) -> Unknown | None:

@@ -961,6 +961,13 @@ def _is_given(torch: Torch, value: Unknown) -> bool:
 
 def operator(torch: Torch, op: str, left: Value, right: Value, node: ast.AST) -> Value:
     """Return a Python operator with a tensor on at least one side."""
+    result = _operator(torch, op, left, right, node)
+    if isinstance(result, Tensor) and all(map(torch.perhaps_a_number, (left, right))):
+        result.note(Mark.PERHAPS_A_NUMBER)
+    return result
+
+
+def _operator(torch: Torch, op: str, left: Value, right: Value, node: ast.AST) -> Value:
     if right is None and op in ("USub", "UAdd", "Invert"):
         return torch.op(OPERATORS[op], [left], {}, node)
     if isinstance(left, Tensor) or (isinstance(left, Unknown) and not isinstance(right, Tensor)) or on_graph(left):

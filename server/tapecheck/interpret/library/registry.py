@@ -123,6 +123,7 @@ class Libraries:
         self.comparison = torch.comparison
         self.unknown_operator = torch.unknown_operator
         self.unknown_attribute = torch.unknown_attribute
+        self.given_apart = torch.given_apart
         self.call_unknown = torch.call_unknown
         self.opaque_result = torch.opaque_result
         self.left_behind = torch.autograd.left_behind

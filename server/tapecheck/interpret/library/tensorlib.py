@@ -8,7 +8,7 @@ from collections.abc import Callable
 from tapecheck.interpret.library import precisions, replays, visible
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.leaves import escape
-from tapecheck.interpret.library.opaque import NO_GRAPH_ATTRIBUTES
+from tapecheck.interpret.library.opaque import NO_GRAPH_ATTRIBUTES, OF_TENSORS
 from tapecheck.interpret.library.operations import lies_across, written_through
 from tapecheck.interpret.library.states import DistributionState, kept
 from tapecheck.interpret.objects.unknowns import drawn
@@ -55,6 +55,8 @@ def tensor_attribute(torch: Torch, owner: Tensor, name: str, node: ast.AST) -> V
         return _extra(owner, name)
     if name in ("T", "mT", "H", "mH", "real", "imag"):
         return torch.op(name if torch.facts.op(name) else "t", [owner], {}, node)
+    if name in OF_TENSORS and torch.perhaps_a_number(owner):
+        torch.world.omissions.supposed.add(torch.world.position.span(node))
     if owner.given is not None and name in owner.given:
         return owner.given[name]
     if owner.extra is not None and name in owner.extra:

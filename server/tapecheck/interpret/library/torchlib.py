@@ -148,6 +148,8 @@ class Torch:
 
     unknown_operator = opaque.unknown_operator
     unknown_attribute = opaque.unknown_attribute
+    given_apart = opaque.given_apart
+    perhaps_a_number = opaque.perhaps_a_number
     call_unknown = opaque.call_unknown
     opaque_result = opaque.opaque_result
     opaque_parameters = opaque.opaque_parameters

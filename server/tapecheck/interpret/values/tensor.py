@@ -68,6 +68,8 @@ class Mark(Enum):
     """Whether such a model comes out of a saved file."""
     PERHAPS_A_COPY = "perhaps a copy"
     """Taken by an index nobody knows: a number gives a view, an array of them a copy."""
+    PERHAPS_A_NUMBER = "perhaps a number"
+    """An operator has made it of nothing but constants and of what may be numbers."""
     PERHAPS_PACKED = "perhaps packed"
     """A recurrent module has made it of what is not visible: it may be a PackedSequence."""
     VIEW_UNDER_NO_GRAD = "view under no_grad"

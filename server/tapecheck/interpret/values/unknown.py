@@ -331,6 +331,12 @@ class Unknown(BaseValue):
         value: Value = machine.library.unknown_attribute(self, name, node)
         return self._given_back(machine, value, node)
 
+    def _apart(self, machine: Interpreter, part: Value, node: ast.AST) -> Value:
+        """Return an item or element, with a graph of its own where this has one."""
+        if self.node is not None and isinstance(part, Unknown):
+            machine.library.given_apart(self, part, node)
+        return part
+
     def _given_back(self, machine: Interpreter, value: Value, node: ast.AST) -> Value:
         """Return what is read out of it: where that was stored, the code behind it is trusted to have kept it."""
         if not (type(value) is Unknown and (value.part_of.owner is self or value.part_of.source is self)):
@@ -381,6 +387,9 @@ class Unknown(BaseValue):
 
     def item_at(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
         part = self.part_at(index)
+        if not isinstance(index, tuple):
+            # Only a tensor is indexed by several.
+            part = self._apart(machine, part, node)
         if self.part_of.within is not None and self.data and isinstance(index, str) and isinstance(part, Unknown):
             # What was saved under a key may require grad, as it did when it was saved.
             part.data = False
@@ -408,6 +417,7 @@ class Unknown(BaseValue):
             if index not in fresh:
                 made = fresh[index] = self._drawn(f"{self.name}[{index}]")
                 made.certain = self.certain
+                self._apart(machine, made, node)
             return fresh[index]
 
         return Stream(lambda: if_asked(size), item)
@@ -416,10 +426,10 @@ class Unknown(BaseValue):
         return None if self.concrete is None else behaviour(self.concrete).known_items(machine, node)
 
     def guessed_items(self, machine: Interpreter, count: int, node: ast.AST) -> list[Value]:
-        return [self.part_at(index) for index in range(count)]
+        return [self._apart(machine, self.part_at(index), node) for index in range(count)]
 
     def next_item(self, machine: Interpreter, default: Args, node: ast.AST) -> Value:
-        return self._drawn(f"next({self.name})")
+        return self._apart(machine, self._drawn(f"next({self.name})"), node)
 
     def size(self, machine: Interpreter, node: ast.AST) -> Value:
         asked = self.asked_length()

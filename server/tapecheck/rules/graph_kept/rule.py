@@ -22,6 +22,7 @@ from tapecheck.rules.reading import (
     grouped,
     iteration_in,
     remembered,
+    search,
     with_sources,
 )
 from tapecheck.rules.rule import Rule
@@ -59,19 +60,20 @@ class GraphKeptAcrossIterations(Rule):
                 reading,
                 growth,
                 again=_place(growth.held)[:3] in again,
-                certain=_place(growth.held) not in level and _linked(reading, growth),
+                emptied=_place(growth.held) in level,
             )
             for reading, growth in _innermost(kept)
         ]
 
-    def _finding(self, reading: Reading, growth: _Growth, *, again: bool, certain: bool) -> Finding:
-        held = growth.held
-        certain = certain and again and not held.loop.ahead
+    def _finding(self, reading: Reading, growth: _Growth, *, again: bool, emptied: bool) -> Finding:
+        held, linked = growth.held, _linked(reading, growth)
+        certain = linked and not emptied and again and not held.loop.ahead
         store = _store(reading, growth)
         home = said_at(store, held.loop)
         kept = _saved(reading, growth)
         within = kept and _of_one_forward(reading, growth)
-        severity: Severity = "warning" if kept and not within else "info"
+        # What may have no graph at all is no more than a hint.
+        severity: Severity = "warning" if kept and not within and linked else "info"
         freeing = _freeing(reading, growth)
         stored_in = reading.written(held.holder, store)
         # Told at a line of another file, it is called what that file can call it.
@@ -680,6 +682,8 @@ def _is_for_later(reading: Reading, held: Held, index: int, reached: Mapping[int
         return True
     if any(_asks_for_a_leaf(reading, run, reached[index]) for run in walking):
         return True
+    if _asked_for(reading, held.nodes[index], later):
+        return True
     return all(reading.ledger.is_freed(node) == "no" for node in old) and _handed_on(reading, held, index, old)
 
 
@@ -786,6 +790,22 @@ def _asks_for_a_leaf(reading: Reading, run: Run, reached: Collection[int]) -> bo
     return any(number in reached for number in run.backward.inputs or () if number in reading.ledger.leaves)
 
 
+def _asked_for(reading: Reading, kept: set[int], later: Iterable[Run]) -> bool:
+    """Return whether a later call takes the gradient at what was held, each of which has no graph but what an iteration
+    made of leaves that nothing trains: points that are kept to be differentiated by, and have to require grad for it.
+    """
+    asked = any(not kept.isdisjoint(run.backward.inputs or ()) for run in later)
+    return asked and all(_of_untrained_leaves(reading, node) for node in kept)
+
+
+def _of_untrained_leaves(reading: Reading, node: int) -> bool:
+    """Return whether one iteration made the whole graph of a node, of leaves that nothing trains."""
+    below, leaves, nodes = reading.below([node]), reading.ledger.leaves, reading.ledger.nodes
+    if any(_is_trained(reading, leaves[number]) for number in below if number in leaves):
+        return False
+    return len({nodes[number].at.iteration for number in below if number in nodes}) == 1
+
+
 def _is_trained(reading: Reading, leaf: Leaf) -> bool:
     """Return whether a leaf is a parameter, or one that an optimizer has or that was made of such."""
     stepped = {leaf for optimizer in reading.optimizers.values() for leaf in optimizer.params}
@@ -843,8 +863,10 @@ def _old_nodes(reading: Reading, growth: _Growth) -> list[Node]:
 
 @remembered
 def _linked(reading: Reading, growth: _Growth) -> bool:
-    """Return whether a kept node is more than what unknown code may have computed."""
-    return any(node.linked == "yes" for node in _old_nodes(reading, growth))
+    """Return whether a kept node is more than what unknown code may have computed, and so is what leads to it."""
+    kept = set().union(*growth.held.nodes.values())
+    sure = search(kept, lambda number: reading.sources(number) if number in reading.confirmed else ())
+    return not reading.confirmed.isdisjoint({node.id for node in _old_nodes(reading, growth)}.intersection(sure))
 
 
 @remembered
