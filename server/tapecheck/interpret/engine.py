@@ -174,6 +174,9 @@ class Library(Protocol):
     def given_away(self, values: Iterable[Value], node: ast.AST, to: str, *, told: bool = False) -> None:
         """Note that code nobody can look into got values, and the leaves in them."""
 
+    def calls_kept(self, owner: Instance, name: str, node: ast.AST) -> None:
+        """Note that what an object was given to keep is called: a function that knows nothing of the object."""
+
     def stored(self, owner: Value, value: Value, node: ast.AST) -> None:
         """Note that an attribute or item of an object is set, as far as a model has to know: what is stored on a name
         that is not visible, its code may use at any time.

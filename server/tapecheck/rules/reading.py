@@ -587,6 +587,16 @@ class Reading:
         """Return the nodes that may lead to parameters of any opaque model, also of one that was passed in."""
         return self._of_models({number for number, leaf in self.ledger.leaves.items() if leaf.many and leaf.parameter})
 
+    @cached_property
+    def of_trained_models(self) -> set[int]:
+        """Return the nodes that may lead to parameters of an opaque model which a backward may have come to.
+
+        What else went into its loss is code that nobody has seen, such as a criterion: it may be that which learns.
+        """
+        models = {number for number, leaf in self.ledger.leaves.items() if leaf.many and leaf.parameter}
+        met = (number for run in self.runs if run.backward.accumulates for number in run.executed)
+        return self._of_models(models.intersection(met)) if models else set()
+
     def _of_models(self, models: set[int]) -> set[int]:
         """Return the nodes that may lead to the parameters of some opaque models."""
         if not models:

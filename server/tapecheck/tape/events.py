@@ -758,7 +758,7 @@ NOTHING = (0,)
 - "context": whether a context manager switches recording off
 - "option": the value of an argument such as `create_graph`
 - "value": whether a value of another module has a graph
-- "name": what a method of an unknown object does, by its name
+- "name": what a method of an unknown object does, by its name; that a function which an object keeps has not the object
 - "loader": that what is iterated out of an unknown object is data
 - "count": how often a loop runs whose option has a default of fewer iterations
 - "default": how many an option says that a loop counts by (`step % args.every`)

@@ -240,9 +240,16 @@ def _arguments(machine: Machine, node: FunctionNode, function: Function, owners:
             machine.torch.opaque_parameters(value, node)
         machine.world.assumptions.passed[id(value)] = value
         args.append(value)
-    own = attrs_of(args[0] if args else None)
+    owner = args[0] if args else None
+    own = attrs_of(owner)
     for held in only((own.get(hint[5:]) for hint in hints if hint.startswith("self.")), Unknown):
         machine.torch.opaque_parameters(held, node)
+    if isinstance(owner, Instance) and owner.cls is not None and owners:
+        # What its constructor was given and one method trains or evaluates is a model in the others, too.
+        kept = (own.get(hint[5:]) for hint in _called_models(owner.cls.node) if hint.startswith("self."))
+        for held in only(kept, Unknown):
+            if held.part_of.within is None and held.part_of.owner is None:
+                machine.torch.opaque_parameters(held, node)
     return args
 
 

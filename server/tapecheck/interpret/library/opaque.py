@@ -408,6 +408,8 @@ def _computed(
         torch.nn.ran(function, args, node)
     if function.leaf is not None:
         return _output(torch, function, function.leaf, values, node)
+    if (run := _run_by_name(function)) is not None and run.leaf is not None:
+        return _output(torch, run, run.leaf, values, node)
     owner, whole = function.part_of.owner, _model_run(torch, function)
     if owner is not None and (function.node is not None or owner.cuts):
         values.append(owner)
@@ -431,6 +433,11 @@ def _computed(
     if not looks:
         _reworked(torch, passed, node, function.name)
     return result
+
+
+def _run_by_name(function: Unknown) -> Unknown | None:
+    """Return the model whose `forward` is called: a call of the model does no more that matters here."""
+    return function.part_of.owner if function.part_of.attr == "forward" else None
 
 
 def _trained(model: Unknown | None) -> Tensor | None:
@@ -572,6 +579,9 @@ def _set_mode(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwarg
         # Of what a file held, only a model can be told to evaluate. Its parts are its own from now on.
         opaque_parameters(torch, owner, node)
         owner.data = False
+    elif owner.node is None and id(owner) in torch.world.assumptions.passed and not args and not kwargs:
+        # So is what was passed in.
+        opaque_parameters(torch, owner, node)
     return owner
 
 

@@ -165,6 +165,11 @@ class Libraries:
         """Note that code nobody can look into got values, and the leaves in them; `told` where it is modelled."""
         leaves.escape(self.torch, values, node, to, told=told)
 
+    def calls_kept(self, owner: Instance, name: str, node: ast.AST) -> None:
+        """Note that what an object keeps is called: it is taken for a function that knows nothing of the object."""
+        if about := leaves.within(self.torch, owner):
+            self.torch.world.assumptions.note("name", f"`{name}` has not the object that keeps it", node, about)
+
     def stepped(self, owner: Instance, begun: int, node: ast.AST) -> None:
         """Note that the `step` of an object's class has run; `begun` is the number of events before it."""
         if state_of(owner, OptimizerState) is not None:

@@ -139,8 +139,11 @@ def _call(machine: Engine, node: ast.Call, env: Env) -> Value:
         receiver = machine.eval(called.value, env)
         is_model = function.part_of.within is not None or function.leaf is not None
         if isinstance(receiver, Instance) and not (is_model and called.attr in receiver.attrs):
-            # A method of a base class that was not found has the whole object; a model that is kept has not.
-            machine.library.given_away([receiver], node, called.attr)
+            if called.attr in receiver.slots:
+                machine.library.calls_kept(receiver, called.attr, node)
+            else:
+                # A method of a base class that was not found has the whole object; a model that is kept has not.
+                machine.library.given_away([receiver], node, called.attr)
     return machine.call(function, args, kwargs, node)
 
 

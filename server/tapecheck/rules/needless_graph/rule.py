@@ -132,6 +132,9 @@ class NeedlessGraph(Rule):
         if not _recording(reading):
             text = f"`{reading.tape.started}` is not called under `torch.no_grad()`"
             rest_on(finding, Assumption("caller", at.span, text))
+        elif not found.certain and found.node.id not in reading.of_made_models:
+            # Of what a loss leads to through code that nobody has seen, any part may be what learns.
+            rest_on(finding, Assumption("result", at.span, "the model's parameters require grad"))
         return finding
 
 
@@ -327,7 +330,7 @@ def _unused(reading: Reading, loop: LoopRun, built: Sequence[int], backwards: se
         return None
     nodes = reading.ledger.nodes
     certain = _of_forward(reading, loop, built, reading.of_parameters)
-    hidden = reading.of_made_models if recording else reading.of_hidden_models
+    hidden = reading.of_made_models | reading.of_trained_models if recording else reading.of_hidden_models
     own = certain or _of_forward(reading, loop, built, reading.of_parameters | hidden)
     if not own:
         return None
@@ -361,7 +364,7 @@ def _within_another(reading: Reading, found: _Unused, unused: Set[_Key]) -> bool
 def _recording(reading: Reading) -> bool:
     """Return whether recording is known to be on where a tape begins: a function's caller may have switched it off."""
     return not reading.tape.started or any(
-        run.backward.accumulates and run.traversal.problem is None and all(root.graph == "yes" for root in roots)
+        run.backward.accumulates and run.traversal.problem is None and all(root.graph != "no" for root in roots)
         for run in reading.runs
         if (roots := run.backward.roots)
     )
@@ -385,7 +388,9 @@ def _innermost(reading: Reading, site: Site) -> int | None:
 
 def _used(reading: Reading, loop: LoopRun, built: list[int]) -> bool:
     """Return whether something may use the graphs of parameters that a run of a loop builds."""
-    hidden = reading.of_hidden_models if reading.tape.uncalled else reading.of_made_models
+    hidden = reading.of_made_models | reading.of_trained_models
+    if reading.tape.uncalled:
+        hidden = reading.of_hidden_models
     return loop.end is None or any(
         node in reading.noticed and (node in reading.of_parameters or node in hidden) for node in built
     )
