@@ -421,3 +421,58 @@ EACH = "optimizer.zero_grad(); loss_of(torch.randn(8, 8)).backward()"
 def test_what_all_rounds_but_the_last_compute_is_cleared(rounds: str, body: str, after: str, told: bool) -> None:
     report = check(from_text(ROUNDS.format(rounds=rounds, body=body, after=after), "program.py"))
     assert [one.code for one in report.findings] == (["TAPE404"] if told else [])
+
+
+NO_STEP = """\
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+optimizer = torch.optim.Adam(model.parameters())
+scaler = torch.amp.GradScaler("cuda")
+for epoch in range(3):
+    for step in range(4):
+        loss = model(torch.randn(5, 4)).pow(2).mean()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.zero_grad()
+"""
+CLIP = "        nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("", ""),
+        (CLIP, f"        norm = {CLIP.strip()}\n        print(norm.item())\n"),
+        (CLIP, CLIP.replace("clip_grad_norm_", "clip_grad_value_")),
+        ("        loss.backward()", "        scaler.scale(loss).backward()\n        scaler.unscale_(optimizer)"),
+        ("        optimizer.zero_grad()", "        for one in model.parameters():\n            one.grad = None"),
+        ("        optimizer.zero_grad()", "        if step % 2:\n            optimizer.zero_grad()"),
+    ],
+)
+def test_gradients_are_clipped_for_a_step_that_never_comes(old: str, new: str) -> None:
+    findings = check(from_text(NO_STEP.replace(old, new), "train.py")).findings
+    assert [(one.code, one.span.line, one.certain) for one in findings] == [("TAPE404", 10, True)]
+    assert findings[0].message.startswith("no step uses the gradients of ")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # Somebody may measure how long a backward takes.
+        (CLIP, ""),
+        (CLIP, f"{CLIP}        print([one.grad.norm() for one in model.parameters()])\n"),
+        (CLIP, f"{CLIP}        [one.data.sub_(0.1 * one.grad) for one in model.parameters()]\n"),
+        (CLIP, f"{CLIP}        optimizer.step()\n"),
+        (CLIP, f"{CLIP}        if loss < 1:\n            optimizer.step()\n"),
+        ("scaler = ", "from elsewhere import begin\nbegin(optimizer)\nscaler = "),
+        ("scaler = ", "from elsewhere import Steps\nsteps = Steps(model)\nscaler = "),
+        ("for epoch", "def run():\n  for epoch"),
+        (CLIP, f"{CLIP}        from elsewhere import share; share(model)\n"),
+    ],
+)
+def test_gradients_without_a_step_that_may_be_used(old: str, new: str) -> None:
+    text = NO_STEP.replace(old, new)
+    assert text != NO_STEP
+    assert [one.code for one in check(from_text(text, "train.py")).findings if one.code == "TAPE404"] == []

@@ -9,6 +9,7 @@ from typing import Literal
 
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.gradient_discarded.facts import GradientDiscardedFacts
+from tapecheck.rules.gradient_discarded.unstepped import Unstepped, unstepped
 from tapecheck.rules.gradients import Gradients, Moment, gradients_of, looked_at, name_of
 from tapecheck.rules.path import undisputed
 from tapecheck.rules.reading import LoopRun, Reading, Run, remembered
@@ -32,7 +33,8 @@ class GradientDiscarded(Rule):
         readings = sorted(readings, key=lambda one: not one.cleared)
         told = [self._finding(*found) for found in _lost_gradients(readings)]
         told += [self._clipped(clip, _LATE) for clip in _clips_in_vain(readings, _around, (GradientRead, GradientSet))]
-        return told + [self._clipped(clip, _EARLY) for clip in _clips_in_vain(readings, _empty_at, (GradientRead,))]
+        told += [self._clipped(clip, _EARLY) for clip in _clips_in_vain(readings, _empty_at, (GradientRead,))]
+        return told + [self._unstepped(one) for one in unstepped(readings)]
 
     def _finding(self, story: _Story, lost: _Lost) -> Finding:
         reading, run, cleared, step = lost.reading, lost.run, lost.cleared, lost.step
@@ -65,6 +67,26 @@ class GradientDiscarded(Rule):
             tuple(labels),
             facts=GradientDiscardedFacts(parameters=tuple(leaves), cleared=cleared.at.span),
             notes=(note,),
+        )  # fmt: skip
+
+    def _unstepped(self, one: Unstepped) -> Finding:
+        """Return the finding about a backward that no step follows."""
+        reading, run, optimizer = one.reading, one.run, one.optimizer
+        home = run.at.span
+        form, names = backward_form(run.backward)
+        message = headline([f"no step uses the gradients of {form}", f"{form}: no step uses its gradients"], *names)
+        labels = [
+            Label(one.clipped.at.span, "clipped here, for a step that never comes", "path"),
+            Label(one.cleared.at.span, "cleared here, and nothing has used them", "changed"),
+            Label(optimizer.at.span, f"`{optimizer.name}` is made here and makes no step", "step"),
+        ]
+        leaves = [name_of(reading, leaf) for leaf in sorted(one.leaves)]
+        return Finding(
+            self.code, self.name, self.severity, home, message,
+            f"call `step()` of `{optimizer.name}` before the gradients are cleared",
+            (*labels, *called_from(reading, run.at, run.at)),
+            facts=GradientDiscardedFacts(parameters=tuple(leaves), cleared=one.cleared.at.span),
+            notes=(f"{parameters_text(leaves) or 'the parameters'} keep the values that they were made with",),
         )  # fmt: skip
 
     def _clipped(self, clip: _Clip, words: _Words) -> Finding:
