@@ -22,6 +22,9 @@ ENCODER = ("net.encoder.weight", "net.encoder.bias")
         (HEAD + "        h = self.encoder(x)\n        h = h.detach()\n        return self.head(h)\n", 4),
         (HEAD + "        h = torch.tensor(self.encoder(x).tolist())\n        return self.head(h)\n", 3),
         (HEAD + "        with torch.no_grad():\n            h = self.encoder(x)\n        return self.head(h)\n", 3),
+        # A method that is called like what cuts a graph.
+        (HEAD + "        return self.encoder(x)\nnet(loader.data())\n", None),
+        (HEAD + "        return self.encoder(x)\nnet(loader.data().data)\n", 4),
         # Two can have done it.
         (HEAD + "        h = self.encoder(x.detach())\n        return self.head(h.detach())\n", None),
         # Carried from one call to the next, on purpose.
@@ -93,3 +96,24 @@ def test_the_run_alone_tells_which_parameters_are_cut_off_and_where(record: obje
             assert item.evidence is not None
             assert item.evidence.verdict == "found-by-run"
             assert item.evidence.measured["steps"] == 4
+
+
+def test_a_derivative_that_does_not_depend_on_a_bias_is_no_cut(record: object) -> None:
+    program = """
+    import torch
+    from torch import nn
+
+    encoder, head = nn.Linear(3, 4), nn.Linear(4, 1)
+    optimizer = torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr=0.1)
+    for step in range(4):
+        x = torch.randn(2, 3)
+        x = x.detach().requires_grad_()
+        (slope,) = torch.autograd.grad(head(encoder(x).tanh()).sum(), x, create_graph=True)
+        optimizer.zero_grad()
+        slope.pow(2).sum().backward()
+        optimizer.step()
+    """
+    recorded = record(textwrap.dedent(program))  # type: ignore[operator]
+    (found,) = (item for item in judge([], recorded.tape) if item.code == "TAPE402")
+    assert (found.severity, found.facts.parameters) == ("info", ("head.bias",))
+    assert "cut" not in found.message and "derivative" in found.notes[-1]

@@ -57,6 +57,24 @@ for step in range(6):
     {after}
     optimizer.step()
 """
+ROLLOUT = """
+import torch
+from torch import nn
+
+net, head = nn.RNNCell(4, 6), nn.Linear(6, 2)
+optimizer = torch.optim.SGD([*net.parameters(), *head.parameters()], lr=0.1)
+for update in range(3):
+    state, outs, values = torch.zeros(3, 6), [], []
+    for step in range(6):
+        state = net(torch.randn(3, 4), state)
+        outs.append(head(state))
+        values.append(state.exp())
+        {changed}
+    loss = {loss}
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
 LEAKS = [
     KEPT.format(made=made, add=add)
     for made, add in (
@@ -76,6 +94,14 @@ REPLACED = [
         "for name in ('body', 'head'): setattr(net, name, nn.Linear(*{'body': (4, 8), 'head': (8, 3)}[name]))",
     )
 ]
+FAILING = [
+    ROLLOUT.format(changed=changed, loss=loss)
+    for changed in ("state.mul_(0.5)", "values[-1].add_(1.0)")
+    for loss in (
+        "torch.stack(outs).mean() + torch.stack(values).mean()",
+        "sum(o.mean() + v.sum() for o, v in zip(outs, values))",
+    )
+]
 CLEARED = [
     TRAINED.format(before="pass", clear="pass", after=after)
     for after in (
@@ -89,7 +115,7 @@ CLEARED = [
 
 def test_one_mistake_is_told_once(tmp_path: Path) -> None:
     programs = [*((text, "TAPE201") for text in LEAKS), *((text, "TAPE405") for text in REPLACED)]
-    programs += [(text, "TAPE404") for text in CLEARED]
+    programs += [(text, "TAPE404") for text in CLEARED] + [(text, "TAPE102") for text in FAILING]
     paths = [tmp_path / f"p{number}.py" for number in range(len(programs))]
     for path, (text, _) in zip(paths, programs, strict=True):
         path.write_text(textwrap.dedent(text).lstrip("\n"))

@@ -110,7 +110,10 @@ def _cuts(
         if isinstance(node, ast.expr) and _is_cut(node):
             names = {inner.id for inner in of_kind(node, ast.Name)}
             yield _Cut(_span(name, source, node), carried=bool(names & stored))
-        stack.extend((child, stored) for child in ast.iter_child_nodes(node))
+        # What is called is a method, whatever its name: `self.data()`.
+        called = node.func if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
+        below = [*ast.iter_child_nodes(called)] if called is not None else []
+        stack.extend((child, stored) for child in (*below, *ast.iter_child_nodes(node)) if child is not called)
 
 
 def _stored(tree: ast.AST) -> set[str]:

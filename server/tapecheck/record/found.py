@@ -225,11 +225,11 @@ def _starved(story: Story) -> Finding | None:
     severity: Severity = "warning"
     notes: tuple[str, ...] = ()
     how: Untraining | None = None
-    optimizer = _of_all(story, never)
+    optimizer, half = _of_all(story, never), _beside_trained(story, never)
     if (place := _from_leaf(story)) is not None:
         message = listed(f"{{}} {verb} never trained: the loss is a new leaf", names, known)
         advice = "remove `requires_grad`: it hides the error and trains nothing; mend what cut the graph before"
-    elif (place := _only_cut(story, names)) is not None:
+    elif not half and (place := _only_cut(story, names)) is not None:
         received = "{} never received a gradient; "
         message = listed(
             [f"{received}{whose} graph is probably cut here", f"{received}probably cut here"], names, known
@@ -244,6 +244,8 @@ def _starved(story: Story) -> Finding | None:
         )
         advice = "compute the loss with them, or do not give them to the optimizer"
         notes = ("what keeps it away was not seen: an unused layer, a value without graph, a replaced parameter",)
+        if half:
+            notes = ("its layer has others that got gradients: a derivative does not depend on what is only added",)
         others = [story.leaf_text(one) for one in story.left_out if one in leaves and leaves[one].parameter]
         if len(others) == len(never):
             it, was = ("it", "this one was") if len(never) == 1 else ("them", "these were")
@@ -269,6 +271,17 @@ def _starved(story: Story) -> Finding | None:
         ),
         notes=(*in_full(message, names), *notes),
     )  # fmt: skip
+
+
+def _beside_trained(story: Story, never: Sequence[int]) -> bool:
+    """Return whether a layer has a parameter that never had a gradient beside one that had some: a derivative does not
+    depend on the last bias, and nothing that cuts a graph tells the parameters of one layer apart.
+    """
+    leaves = story.reading.ledger.leaves
+    layers = {name.rpartition(".")[0] for name in map(story.leaf_text, never)} - {""}
+    stepped = {leaf for optimizer in story.reading.optimizers.values() for leaf in optimizer.params}
+    trained = (leaf for leaf in stepped & leaves.keys() if leaf not in story.without_gradient)
+    return any(story.leaf_text(leaf).rpartition(".")[0] in layers for leaf in trained)
 
 
 def _frozen(story: Story) -> list[Finding]:

@@ -27,7 +27,7 @@ from tapecheck.rules.reading import (
 )
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import called_from, headline, quoted
-from tapecheck.tape import Decision, Fact, Leaf, Node, NoGraph, Problem, Site, Span, either
+from tapecheck.tape import Decision, Fact, Leaf, Node, NoGraph, Problem, Site, Span, Stale, either
 
 LARGE_BOUND = 64
 """A container of at most so many elements is a window and no leak, in a loop that runs longer than that."""
@@ -743,7 +743,10 @@ def _kept_on(reading: Reading, holder: str, nodes: set[int], position: int) -> b
 
 def _walked(reading: Reading, run: Run, nodes: set[int]) -> set[int]:
     """Return the nodes that a backward runs through; not those at which it only takes a gradient."""
-    executed = run.executed.keys()
+    executed: Set[int] = run.executed.keys()
+    if isinstance(run.problem, Stale) and not run.backward.inputs:
+        # It raises for what was changed, which says nothing of what was kept: it was to walk all of that.
+        executed = reading.below(run.backward.root_nodes)
     walked = nodes & executed
     if run.backward.inputs and not run.failed:
         # What the differentiated value was made of beside the inputs was kept for it, whether it is walked or not.
