@@ -455,3 +455,106 @@ def test_a_finding_that_another_file_brings_is_fixed(
     check(capsys, "--fix", ".")
     assert "self.values.append(loss.detach())" in (here / "meters.py").read_text()
     assert found(capsys, ".") == []
+
+
+ENGINE = """\
+import torch
+from torch import nn
+
+
+def make_optimizer(name, params):
+    return torch.optim.Adam(params) if name == "adam" else torch.optim.SGD(params, lr=0.1)
+
+
+class Engine:
+    def __init__(self, opts):
+        self.opts, self.model = opts, nn.Linear(3, 1)
+        self.optimizer = make_optimizer(opts.optim, self.model.parameters())
+        self.batches = [torch.randn(2, 3) for _ in range(4)]
+
+    def step(self, x):
+        loss = self.model(x).pow(2).mean()
+        loss.backward()
+        self.optimizer.step()
+        return loss.item()
+
+    def run(self):
+        for epoch in range(self.opts.epochs):
+            self.model.train()
+            total = 0.0
+            for x in self.batches:
+                total += self.step(x)
+            print(epoch, total)
+"""
+OPTIONS = """\
+import argparse
+
+from engine import Engine
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--optim", default="sgd")
+parser.add_argument("--epochs", type=int, default=3)
+Engine(parser.parse_args()).run()
+"""
+
+
+@pytest.mark.parametrize("asked", [["."], ["train.py", "engine.py"], ["engine.py"]])
+def test_what_is_made_in_the_end_is_not_said_to_be_not_made(
+    asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "engine.py").write_text(ENGINE)
+    (tmp_path / "train.py").write_text(OPTIONS)
+    main(["check", "--no-cache", "--fix", "--unsafe-fixes", *asked])
+    said = "".join(capsys.readouterr())
+    assert "Fixed 1 finding" in said and "zero_grad()" in (tmp_path / "engine.py").read_text()
+    assert "Not made" not in said
+
+
+BUILDER = """\
+import torch
+from torch import nn
+
+
+class Queued(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.Linear(4, 4)
+        self.register_buffer("queue", torch.randn(4, 8))
+
+    def forward(self, x):
+        q = self.encoder(x)
+        out = torch.einsum("nc,ck->nk", q, self.queue)
+        with torch.no_grad():
+            self.queue[:, :2] = q[:2].T
+        return out
+"""
+LEARNING = """\
+import torch
+from builder import Queued
+
+
+model = Queued()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(3):
+    loss = model(torch.randn(2, 4)).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("asked", "fixed"), [(["."], True), (["train.py", "builder.py"], True), (["train.py"], False)])
+def test_a_fix_in_another_file_is_counted_where_that_is_checked_as_well(
+    asked: list[str], fixed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "builder.py").write_text(BUILDER)
+    (tmp_path / "train.py").write_text(LEARNING)
+    main(["check", "--no-cache", *asked])
+    out = capsys.readouterr().out
+    assert "TAPE102" in out and ("1 fixable with" in out) == fixed, out
+    main(["check", "--no-cache", "--fix", "--unsafe-fixes", *asked])
+    assert ("Fixed 1 finding" in "".join(capsys.readouterr())) == fixed

@@ -444,7 +444,8 @@ def test_what_is_said_of_activations_is_what_was_measured(
     request = RunRequest(str(path), python=PYTHON, cwd=str(tmp_path), env=QUIET)
     (finding,) = check(read_source(str(path))).findings
     facts = dataclasses.replace(finding.facts, saved_tensors_kept=predicted, backwarded=False)
-    said = "at least 2 more graph nodes per iteration" + of_activations(kept=predicted, within=False, freed=False)
+    of = of_activations(kept=predicted, within=False, freed=False, chain=finding.facts.kind == "chain")
+    said = f"at least 2 more graph nodes per iteration{of}"
     (judged,) = confirm(str(path), request, [dataclasses.replace(finding, facts=facts, notes=(said,))])[1]
     assert judged.evidence is not None and judged.evidence.verdict == "confirmed"
     assert saved in judged.evidence.detail and told in judged.notes[0], judged

@@ -814,3 +814,53 @@ def test_one_layer_that_is_called_again_and_again_is_not() -> None:
         "LAYER(z)", "net[3](z.view(1, -1)[:, :1].expand(1, 144))"
     )
     assert [one.code for one in check(from_text(program, "program.py")).findings] == ["TAPE201"]
+
+
+POINTS = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(1, 5), nn.Tanh(), nn.Linear(5, 1))
+{frozen}
+points = []
+for k in range(4):
+    leaf = torch.linspace(k, k + 1, 9{made})
+    points.append({kept})
+slopes = []
+for x in points:
+    out = net(x)
+    {asked}
+    slopes.append(slope.detach())
+"""
+KEPT_POINTS = (
+    "leaf.reshape(-1, 1)",
+    "leaf.view(9, 1)",
+    "leaf[:, None]",
+    "leaf.reshape(-1, 1) * 2",
+    "leaf.unsqueeze(1)",
+)
+ASKED = (
+    "slope, = torch.autograd.grad(out.sum(), x)",
+    "slope, = torch.autograd.grad(out, x, torch.ones_like(out), create_graph=True)",
+    "first, = torch.autograd.grad(out.sum(), x, create_graph=True)\n    slope, = torch.autograd.grad(first.sum(), x)",
+)
+
+
+@pytest.mark.parametrize("kept", KEPT_POINTS)
+@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize("frozen", ["pass", "net.requires_grad_(False)"])
+def test_points_that_gradients_are_taken_at_are_kept_for_it(kept: str, asked: str, frozen: str) -> None:
+    program = POINTS.format(frozen=frozen, made=", requires_grad=True", kept=kept, asked=asked)
+    assert not [one for one in check(from_text(program, "points.py")).findings if one.code == "TAPE201"]
+    exec(program, {})
+    without = POINTS.format(frozen=frozen, made=", requires_grad=True", kept=f"({kept}).detach()", asked=asked)
+    with pytest.raises(RuntimeError, match="require grad"):
+        exec(without, {})
+
+
+def test_points_that_nothing_is_asked_of_keep_their_graphs() -> None:
+    program = POINTS.format(
+        frozen="pass", made=", requires_grad=True", kept="net(leaf.reshape(-1, 1))", asked="slope = x.sum()"
+    )
+    assert "TAPE201" in [one.code for one in check(from_text(program, "points.py")).findings]

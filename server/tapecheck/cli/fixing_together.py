@@ -291,6 +291,9 @@ class Together:
                 continue
             teller = home if any(known is home for known in files.values()) else next(iter(files.values()))
             teller.done.append(f"{finding.code} {line}")
+            # By itself the file may have been in the way of it: what is made now is no longer refused.
+            made = f"{finding.code} {home.now.told(finding.span.line, ': ')}"
+            home.checked.refused = [told for told in home.checked.refused if not told.startswith(made)]
             if self.wanted.lines:
                 # The check of the file by itself may have found nothing there, or nothing that is safe to mend.
                 place = f"{home.checked.path}:{finding.span.line}:"

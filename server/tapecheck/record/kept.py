@@ -13,8 +13,8 @@ from tapecheck.rules.graph_kept.rule import of_activations
 _NUMBER = 8
 """What a node saves of a number that it calculates with takes so many bytes."""
 _SAID = frozenset(
-    of_activations(kept=kept, within=within, freed=freed)
-    for kept, within, freed in itertools.product((False, True), repeat=3)
+    of_activations(kept=kept, within=within, freed=freed, chain=chain)
+    for kept, within, freed, chain in itertools.product((False, True), repeat=4)
 )
 
 
@@ -34,7 +34,7 @@ def as_measured(finding: Finding) -> Finding:
         return finding
     # What is as large after every iteration was saved by one forward pass.
     within = kept and sizes[-1] <= sizes[0]
-    now = of_activations(kept=kept, within=within, freed=facts.backwarded)
+    now = of_activations(kept=kept, within=within, freed=facts.backwarded, chain=facts.kind == "chain")
     return dataclasses.replace(finding, notes=tuple(_said_anew(note, now) for note in finding.notes))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import itertools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import TYPE_CHECKING, Literal
 
 from tapecheck.fixes.edit import apply, changes_of
@@ -325,11 +325,12 @@ def _fixable(files: Sequence[Checked]) -> str:
     """Return a line that says how many findings `--fix` would fix, where there are any."""
     if any(file.recorded for file in files):
         return ""
+    named = {os.path.realpath(file.path) for file in files}
     best = [
         fixes[0].applicability
         for file in files
         for finding, fixes in zip(file.findings, file.fixes, strict=False)
-        if fixes and all(split_cell(edit.span.file)[0] == split_cell(finding.span.file)[0] for edit in fixes[0].edits)
+        if fixes and all(_is_edited(edit.span.file, finding.span.file, named) for edit in fixes[0].edits)
     ]
     safe, unsafe = best.count("safe"), best.count("unsafe")
     if safe and unsafe:
@@ -337,6 +338,12 @@ def _fixable(files: Sequence[Checked]) -> str:
     if safe:
         return f"{safe} fixable with `--fix`.\n"
     return f"{unsafe} fixable with `--fix --unsafe-fixes`.\n" if unsafe else ""
+
+
+def _is_edited(file: str, home: str, named: Set[str]) -> bool:
+    """Return whether `--fix` edits a file for a finding at `home`: no file but those that it was given."""
+    path, of_finding = split_cell(file)[0], split_cell(home)[0]
+    return path == of_finding or os.path.realpath(path) in named
 
 
 def edited(files: Sequence[Checked], *, ignored: bool = False, would: bool = False, asked: bool = False) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection
 from functools import lru_cache
 from importlib import resources
 from typing import TypedDict
@@ -23,6 +24,8 @@ class _Stored(TypedDict):
 
 LAYER = re.compile(r"_l\d+(_reverse)?$")
 """What ends the names of the parameters of a recurrent module's layers."""
+COPY = re.compile(r"(.*\blayers\.)(\d+)(\..+)")
+"""The parts of the name of a parameter of one of the copies of a layer that a module is made of."""
 
 
 @lru_cache(maxsize=1)
@@ -64,6 +67,15 @@ def without_layer(name: str) -> str:
     It is weight_ih for weight_ih_l0, weight_ih_l1 ...
     """
     return LAYER.sub("", name)
+
+
+def of_first_layers(name: str, known: Collection[str]) -> str:
+    """Return the name of a parameter as the facts have it: of the copies of a layer they know the first ones."""
+    parts = COPY.fullmatch(name) if name not in known else None
+    if parts is None:
+        return without_layer(name)
+    alike = (f"{parts[1]}{index}{parts[3]}" for index in (1, 0))
+    return next((one for one in alike if one in known), name)
 
 
 def rank(layer: str, name: str) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from functools import partial
 
 from tapecheck.interpret import limits
@@ -650,7 +650,8 @@ class Modules:
         for name, value in owner.attrs.items():
             if type(value) is Tensor:
                 # Of a module of very many parameters the facts know the last part of the name only.
-                short = f"*.{name.rsplit('.', 1)[-1]}" if what.wide and "." in name else classes.without_layer(name)
+                known = classes.of_first_layers(name, what.inputs)
+                short = f"*.{name.rsplit('.', 1)[-1]}" if what.wide and "." in name else known
                 groups.setdefault(short, []).append(value)
         for name in layer_of(owner).parametrized:
             groups[name] = [parametrized.weight(self.torch, owner, name, node)]
@@ -832,10 +833,30 @@ def _layered(names: tuple[str, ...], flags: dict[str, Value]) -> list[str]:
     """Return the parameter names of a module, with as many layers and directions as it was built with."""
     bases = dict.fromkeys(classes.without_layer(name) for name in names if classes.LAYER.search(name))
     plain = [name for name in names if not classes.LAYER.search(name)]
+    if not bases:
+        return _stacked(plain, flags)
     layers = known_int(flags.get("num_layers", 1)) or 1
     count = layers if 0 < layers <= limits.MAX_LAYERS else 1
     directions = ("", "_reverse") if flags.get("bidirectional") is True else ("",)
     return plain + [f"{base}_l{layer}{way}" for layer in range(count) for way in directions for base in bases]
+
+
+def _stacked(names: Sequence[str], flags: dict[str, Value]) -> list[str]:
+    """Return the parameter names of a module that is made of copies of a layer, for as many as it was built with."""
+    found: dict[str, None] = {}
+    for name in names:
+        if (parts := classes.COPY.fullmatch(name)) is None:
+            found[name] = None
+            continue
+        stack, _, rest = parts.groups()
+        whole = stack.partition("layers.")[0].rstrip(".")
+        number = known_int(flags.get(f"num_{whole}_layers" if whole else "num_layers"))
+        if number is None or not 0 < number <= limits.MAX_LAYERS:
+            # Nobody knows how many there are: those that were measured stand for them.
+            found[name] = None
+            continue
+        found.update((f"{stack}{index}{rest}", None) for index in range(number))
+    return list(found)
 
 
 def _has_parameter(name: str, flags: dict[str, Value]) -> bool:

@@ -79,7 +79,7 @@ class GraphKeptAcrossIterations(Rule):
         # Told at a line of another file, it is called what that file can call it.
         holder = stored_in if home.file == store.file else held.holder
         note = f"at least {growth.nodes} more graph node{'s' if growth.nodes != 1 else ''} per iteration"
-        note += of_activations(kept=kept, within=within, freed=freeing is not None)
+        note += of_activations(kept=kept, within=within, freed=freeing is not None, chain=growth.chain)
         return Finding(
             self.code, self.name, severity, home, _headline(holder, certain),
             _help(reading, growth, holder, kept, freeing is not None),
@@ -108,8 +108,11 @@ def _labels(reading: Reading, growth: _Growth, home: Span, freeing: Span | None)
     yield Label(growth.held.loop.event.at.span, "one more graph in each iteration of this loop", "path")
 
 
-def of_activations(*, kept: bool, within: bool, freed: bool) -> str:
-    """Return what is said of the tensors that kept nodes have saved: whether some stay, of one forward pass alone."""
+def of_activations(*, kept: bool, within: bool, freed: bool, chain: bool) -> str:
+    """Return what is said of the tensors that kept nodes have saved: whether some stay, of one forward pass alone. In a
+    `chain` each value takes the place of the one before, whose graph alone stays.
+    """
+    grows = "the graph grows" if chain else "the graph and the kept tensors themselves grow"
     if within:
         return "; all of them belong to one forward pass, made before the loop"
     if kept and not freed:
@@ -117,8 +120,8 @@ def of_activations(*, kept: bool, within: bool, freed: bool) -> str:
     if kept:
         return "; some are never freed and keep their activations in memory"
     if freed:
-        return "; their activations are freed; the graph and the kept tensors themselves grow"
-    return "; they saved no activations; the graph and the kept tensors themselves grow"
+        return f"; their activations are freed; {grows}"
+    return f"; they saved no activations; {grows}"
 
 
 def said_at(store: Site, loop: LoopRun) -> Span:
