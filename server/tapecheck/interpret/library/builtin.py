@@ -496,7 +496,7 @@ def _gives(m: Engine, owner: Instance, name: str, node: ast.AST) -> bool:
 def object_has(m: Engine, owner: Instance, name: str, node: ast.AST) -> bool | None:
     """Whether an object has an attribute; None where nobody knows."""
     cls = owner.cls
-    if name in owner.attrs or (cls is not None and cls.defines(name)):
+    if owner.has(name):
         return True
     if cls is not None and cls.defines("__getattr__"):
         return _gives(m, owner, name, node)

@@ -132,8 +132,10 @@ def wrapped_model(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Va
 
 def sharded_model(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """`fully_shard(model)`: the model itself, whose parameters are whole only while it runs."""
-    model = wrapped_model(torch, args, kwargs, node)
+    model = argument(args, kwargs, 0, "module", Unknown("model"))
     given = [model] if is_module(model) else [each for each in known_elements(model) or () if is_module(each)]
+    for each in given:
+        layer_of(each).added = (sharding.CLASS,)
     # Which parameters it is to leave alone nobody works out here.
     if given and "ignored_params" not in kwargs:
         for each in given:

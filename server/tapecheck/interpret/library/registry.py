@@ -24,6 +24,7 @@ from tapecheck.interpret.library import (
     pretrained,
     processes,
     scalers,
+    sharding,
     stdlib,
     tables,
     tensorlib,
@@ -32,7 +33,7 @@ from tapecheck.interpret.library import (
     wrappers,
 )
 from tapecheck.interpret.library.copies import Copier
-from tapecheck.interpret.library.states import OptimizerState, ScalerState, state_of
+from tapecheck.interpret.library.states import CompiledState, OptimizerState, ScalerState, state_of
 from tapecheck.interpret.library.torchlib import Torch
 from tapecheck.interpret.objects import carry, exceptions, methods, records, unknowns
 from tapecheck.interpret.state import World
@@ -393,6 +394,12 @@ class Libraries:
         layer, cls = owner.layer, owner.cls
         if owner.open or (layer is not None and (layer.more or layer.wrapped)):
             return False
+        if layer is not None and layer.added and sharding.may_add(name):
+            return False
+        if (compiled := state_of(owner, CompiledState)) is not None:
+            # What it is asked for beside its own is looked for in the model.
+            model = compiled.model
+            return isinstance(model, Instance) and not model.has(name) and self.lacks(model, name)
         if cls is None:
             return classes.lacks(owner.lib, name)
         bases = cls.library_bases()

@@ -24,12 +24,15 @@ from tapecheck.interpret.values import (
     argument,
     concrete,
     is_module,
+    layer_of,
     only,
     only_tensors,
 )
 from tapecheck.tape import Backward, Fact, LeafEscape, ShardUse, StaleShards, SyncSet, Wrapper, WrapperCall
 from tapecheck.tape.ledger import Traversal
 
+CLASS = "torch.distributed.fsdp.FSDPModule"
+"""The class that `fully_shard` puts in front of that of a module."""
 _LEFT: dict[Fact, Fact] = {"yes": "no", "no": "yes", "may": "may"}
 """Whether a forward leaves parameters gathered, by whether it gives them back."""
 _LAYERS = (
@@ -217,7 +220,8 @@ def asked(torch: Torch, wanted: Iterable[Value], event: Backward, node: ast.AST)
 
 def method(modules: Modules, owner: Instance, name: str) -> Value:
     """Return a method that `fully_shard` adds to a module; None of any other."""
-    state = hooked(owner)
+    # Of several modules that were given at once, each has the methods of all.
+    state = state_of(owner, ShardState) if CLASS in layer_of(owner).added else None
     handler = _METHODS.get(name)
     if state is None or handler is None:
         return None
@@ -263,6 +267,11 @@ _METHODS = {
 }  # fmt: skip
 
 
+def may_add(name: str) -> bool:
+    """Whether a name may be that of a method that `fully_shard` adds: there are more in each version of torch."""
+    return name in _METHODS or name.startswith(("set_", "reset_", "_"))
+
+
 def forward_method(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """`register_fsdp_forward_method(module, name)`: a call of that method gathers parameters, too."""
     module = argument(args, kwargs, 0, "module")
@@ -274,6 +283,6 @@ def forward_method(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> V
 
 
 __all__ = [
-    "asked", "forward_method", "given_away", "hooked", "in_shards", "method", "running", "sharded", "stepped", "unsure",
-    "used", "walked",
+    "CLASS", "asked", "forward_method", "given_away", "hooked", "in_shards", "may_add", "method", "running", "sharded",
+    "stepped", "unsure", "used", "walked",
 ]  # fmt: skip

@@ -333,6 +333,8 @@ def attribute(modules: Modules, owner: Instance, name: str, node: ast.AST) -> Va
     if state is None:
         return None
     parallel_state = state_of(owner, ParallelState)
+    if parallel_state is None and modules.machine.library.lacks(owner, name):
+        return None
     if parallel_state is not None and name == "mark_forward_method":
         return Native(name, lambda m, args, kwargs, at: _redirect(parallel_state, argument(args, kwargs, 0, "method")))
     found = modules.machine.get_attribute(state.model, name, node)

@@ -63,6 +63,8 @@ class Layer:
     """The names under which `_parameters` was given a tensor, which need be no `Parameter` then."""
     buffers: set[str] = field(default_factory=set)
     """The names that were registered as buffers, whatever stands under them."""
+    added: tuple[str, ...] = ()
+    """Classes of libraries that a call has put in front of its own, as `fully_shard` does."""
 
 
 class Instance(BaseValue):
@@ -109,6 +111,10 @@ class Instance(BaseValue):
     def __repr__(self) -> str:
         return f"<{self.cls.name if self.cls else self.lib} object>"
 
+    def has(self, name: str) -> bool:
+        """Whether the program has given it, or its class, something of a name."""
+        return name in self.attrs or (self.cls is not None and self.cls.defines(name))
+
     typical: ClassVar[bool] = True
     plain_key: ClassVar[bool] = True
 
@@ -121,6 +127,8 @@ class Instance(BaseValue):
         if name in ("torch.nn.Module", "torch.nn.modules.module.Module"):
             return self.module
         bases = self.cls.library_bases() if self.cls is not None else [self.lib]
+        if self.layer is not None and self.layer.added:
+            bases = [*bases, *self.layer.added]
         short = name.rpartition(".")[2]
         if any(base.rpartition(".")[2] == short or short in classes.bases(base) for base in bases):
             return True
