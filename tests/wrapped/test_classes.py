@@ -48,7 +48,8 @@ plain = Net()
 """
 MODELS = (
     "parts", "parts[0]", "parts[1]", "parts[2]", "net", "net.layer", "several", "several[0]", "several[1]",
-    "several[2]", "averaged", "averaged.module", "copy.deepcopy(averaged)", "compiled", "compiled._orig_mod", "plain", "plain.layer",
+    "several[2]", "averaged", "averaged.module", "copy.deepcopy(averaged)", "compiled", "compiled._orig_mod", "plain",
+    "plain.layer",
 )  # fmt: skip
 CLASSES = ("FSDPModule", "DistributedDataParallel", "OptimizedModule", "nn.Linear", "nn.Sequential", "nn.Module", "Net")
 NAMES = ("module", "no_sync", "_orig_mod", "reshard", "unshard", "set_requires_gradient_sync")

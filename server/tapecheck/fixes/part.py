@@ -67,7 +67,7 @@ _GLOBAL = (
 """Events that matter to more than what they name."""
 _NUMBERED = {
     "node": "node", "nodes": "node", "leaf": "node", "leaves": "node", "lost": "node", "of": "node", "params": "node",
-    "frozen": "node", "idle": "node", "copy_of": "node", "inputs": "node",
+    "frozen": "node", "late": "node", "idle": "node", "copy_of": "node", "inputs": "node",
     "storage": "storage", "optimizer": "optimizer", "cuts": "cut", "sources": "cut", "constant_terms": "cut",
     "loop": "loop", "backward": "backward",
 }  # fmt: skip

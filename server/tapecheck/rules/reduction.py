@@ -35,11 +35,11 @@ from tapecheck.tape import (
 
 _INDEX = re.compile(r"\.\d+(?:\.|$)")
 """What names a layer in a list of layers."""
-Cause = Literal["bypass", "again", "no_sync", "flag", "grad", "unsynced", "checkpoint"]
+Cause = Literal["bypass", "again", "no_sync", "flag", "grad", "unsynced", "checkpoint", "late"]
 """Why gradients stay local: the forward did not go through the wrapper, an earlier backward was the one that averages,
 the forward ran under `no_sync` or while `require_backward_grad_sync` was off, `autograd.grad` computed them,
-`set_requires_gradient_sync(False)` was called, or a reentrant checkpoint adds to them after another one within the same
-backward was the last that was waited for.
+`set_requires_gradient_sync(False)` was called, a reentrant checkpoint adds to them after another one within the same
+backward was the last that was waited for, or the parameter was frozen, or not there, when the model was wrapped.
 """
 Again = Literal["again", "checkpoint", "unused"]
 """Why a gradient is ready twice: an earlier backward came to it, reentrant checkpoints did, or the forward's outputs do
@@ -134,6 +134,8 @@ class Reductions:
         self._unseen: set[int] = set()
         self._sharded: dict[int, Wrapper] = {}
         """The leaves that FSDP2 has sharded, whose gradients a backward reduces unless it was told not to."""
+        self._late: dict[int, Wrapper] = {}
+        """The leaves of wrapped models that became trainable after the wrapping: nothing waits for their gradients."""
         self._unsynced: set[int] = set()
         self._synced: set[int] = set()
         """Of these, those that it was told not to reduce, and those of which a step used reduced gradients."""
@@ -167,6 +169,8 @@ class Reductions:
                 self._sharded.update(dict.fromkeys(moment.leaves, moment))
             case Wrapper():
                 self._reducers[moment.id] = _Reducer(moment, frozenset(moment.leaves))
+                for leaf in moment.leaves:
+                    self._late.pop(leaf, None)
             case SyncSet():
                 self._unsynced.difference_update(moment.leaves)
                 self._unsynced.update(moment.leaves if moment.on == "no" else ())
@@ -177,7 +181,8 @@ class Reductions:
             case GradientsReduced():
                 self._averaged(moment)
             case LeafEscape(told=False):
-                self._unseen.update(moment.leaves or set().union(*(one.leaves for one in self._reducers.values())))
+                every = set(self._late).union(*(one.leaves for one in self._reducers.values()))
+                self._unseen.update(moment.leaves or every)
             case GradientCleared():
                 self._local.pop(moment.leaf, None)
             case GradientSet():
@@ -197,6 +202,7 @@ class Reductions:
         if reducer is None:
             return
         reducer.calls.append(call)
+        self._late.update(dict.fromkeys(call.late, reducer.wrapper))
         if call.reduces == "no":
             return
         missing = reducer.leaves - reducer.ready - reducer.maybe
@@ -234,6 +240,9 @@ class Reductions:
             self._over = True
         if self._sharded and run.backward.accumulates:
             self._walk_shards(run)
+        if run.backward.accumulates:
+            for leaf in _asked_of(run, frozenset(self._late)).intersection(run.surely):
+                self._local.setdefault(leaf, []).append(_Local(self._late[leaf], run, "late"))
         zeros = self.reading.ledger.given_zeros(run.executed)
         certain = {*run.surely, *(number for number, fact in zeros.items() if fact == "yes")}
         for reducer in self._reducers.values():

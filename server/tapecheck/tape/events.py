@@ -468,7 +468,8 @@ class WrapperCall:
     `code` numbers what is compiled: calls with the same number run one compiled backward. `donates` says whether that
     one reuses the memory of what the forward saved, if it is compiled for a walk that frees the graph; "may" where what
     an earlier run left on the disk decides. `guarded` numbers what the call was given: one that is given the same is
-    not compiled anew.
+    not compiled anew. `late` are parameters of the model that a wrapper made of it leaves out: they were frozen, or not
+    in it, when it was wrapped.
     """
 
     at: Site
@@ -483,6 +484,7 @@ class WrapperCall:
     code: int | None = None
     donates: Fact = "no"
     guarded: int | None = None
+    late: tuple[int, ...] = ()
 
 
 @built_directly

@@ -90,7 +90,8 @@ class ParallelState:
     `options` are `find_unused_parameters`, `static_graph` and whether there are several processes.
     `broadcasts` says whether its forwards write the buffers of the model, `synced` whether the next one does.
     `redirected` are the methods of the model that come through its forward as well, None any of them, `flagged` says
-    that the program sets `require_backward_grad_sync` itself.
+    that the program sets `require_backward_grad_sync` itself. `frozen` are the storages of the parameters that were so
+    when it was wrapped, `complete` says whether all were known then.
     """
 
     number: int
@@ -101,6 +102,8 @@ class ParallelState:
     synced: Fact = "yes"
     redirected: set[str] | None = field(default_factory=set)
     flagged: bool = False
+    complete: bool = True
+    frozen: frozenset[int] = frozenset()
 
 
 @dataclass(eq=False, slots=True)

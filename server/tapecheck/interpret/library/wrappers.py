@@ -101,13 +101,15 @@ def averaged(
     torch: Torch, model: Instance, node: ast.AST, unused: Fact, static: Fact, several: Fact = "yes"
 ) -> Instance:
     """Return a module around a model whose gradients are averaged between processes, if there are `several`."""
-    parameters = [tensor for _, tensor in torch.nn.named_parameters(model) if tensor.graph != "no"]
+    every = [tensor for _, tensor in torch.nn.named_parameters(model)]
+    parameters = [tensor for tensor in every if tensor.graph != "no"]
     leaves = tuple(tensor.node for tensor in parameters if tensor.node is not None)
     torch.world.modes.averaged.update((each.storage.id, each.node) for each in parameters if each.node is not None)
     open_ended = torch.nn.open_ended(model)
     world = torch.world
     world.modes.wrappers += 1
-    state = ParallelState(world.modes.wrappers, model, (unused, static, several))
+    state = ParallelState(world.modes.wrappers, model, (unused, static, several), complete=not open_ended)
+    state.frozen = frozenset(tensor.storage.id for tensor in every if tensor.graph == "no")
     owner = _around(model, "module", PARALLEL if several == "yes" else PREPARED)
     owner.state = state
     complete: Fact = "no" if open_ended else "yes"
@@ -378,10 +380,23 @@ def _through(modules: Modules, state: ParallelState, called: Value, args: Args, 
     state.synced = reduces = both(state.reduces, world.modes.grad_mode)
     event = WrapperCall(
         world.position.site(node), state.number, first, world.writer.last_id, _roots(modules.torch, result), reduces,
-        flagged=state.flagged,
+        flagged=state.flagged, late=_late(modules.torch, state),
     )  # fmt: skip
     world.writer.emit(event)
     return result
+
+
+def _late(torch: Torch, state: ParallelState) -> tuple[int, ...]:
+    """Return the parameters of a wrapped model that were frozen, or not there, when it was wrapped."""
+    averaged = torch.world.modes.averaged
+    leaves = set(averaged.values())
+    return tuple(
+        each.node
+        for _, each in torch.nn.named_parameters(state.model)
+        if each.node is not None and each.is_leaf and each.graph == "yes"
+        and (state.complete or each.storage.id in state.frozen)
+        and each.storage.id not in averaged and each.node not in leaves
+    )  # fmt: skip
 
 
 def call_compiled(torch: Torch, state: CompiledState, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

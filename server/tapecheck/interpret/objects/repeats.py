@@ -217,7 +217,15 @@ _READ.register(lambda reader, event: (reader.node(event.node), event.enabled), S
 _READ.register(lambda reader, event: (event.leaves,), Unscaled)
 _READ.register(lambda reader, event: (), Rescaled)
 _READ.register(
-    lambda reader, event: (event.wrapper, event.reduces, event.whole, event.code, event.donates, event.guarded),
+    lambda reader, event: (
+        event.wrapper,
+        event.reduces,
+        event.whole,
+        event.code,
+        event.donates,
+        event.guarded,
+        reader.nodes(event.late),
+    ),
     WrapperCall,
 )
 _READ.register(lambda reader, event: (), GradientsReduced)

@@ -10,7 +10,7 @@ from tapecheck.rules.reading import Reading
 from tapecheck.rules.reduction import Cause, Unreduced, reductions_of, wrapped_here
 from tapecheck.rules.reentrant import checkpoints_walked
 from tapecheck.rules.rule import Rule
-from tapecheck.rules.words import MAX_LABELS, called_from, headline
+from tapecheck.rules.words import MAX_LABELS, called_from, headline, in_full
 from tapecheck.tape import Span
 
 _CAUSES: dict[Cause, str] = {
@@ -21,6 +21,7 @@ _CAUSES: dict[Cause, str] = {
     "grad": "`autograd.grad` does not",
     "unsynced": "it was told not to",
     "checkpoint": "a checkpoint adds to them late",
+    "late": "not trainable when wrapped",
 }
 _HELP: dict[Cause, str] = {
     "bypass": "call the wrapped model; move what is called on the model inside it into its `forward`",
@@ -30,6 +31,7 @@ _HELP: dict[Cause, str] = {
     "grad": "call `.backward()`, or average the gradients with `torch.distributed.all_reduce`",
     "unsynced": "call `set_requires_gradient_sync(True)` before the last backward of each step",
     "checkpoint": "pass `use_reentrant=False` to the checkpoint",
+    "late": "unfreeze and add parameters before the model is wrapped, or wrap `model.module` anew behind it",
 }
 
 
@@ -78,15 +80,18 @@ class GradientNotReduced(Rule):
         labels.append(Label(each.local.wrapper.at.span, wrapped_here(each.local.wrapper), "built"))
         labels += called_from(reading, at, at)
         names = [reading.ledger.leaves[leaf].name for leaf in each.leaves]
+        known = [name for name in names if name]
+        notes = tuple(in_full("", known, "not averaged")) if each.local.cause == "late" and known else ()
         return Finding(
             self.code, self.name, self.severity, at.span, headline(form), _HELP[each.local.cause],
             tuple(labels), certain,
             facts=GradientNotReducedFacts(
                 cause=each.local.cause,
-                parameters=tuple([name for name in names if name][:MAX_LABELS]),
+                parameters=tuple(known[:MAX_LABELS]),
                 wrapped=each.local.wrapper.at.span,
                 checkpoints=recomputed,
             ),
+            notes=notes,
         )  # fmt: skip
 
 
