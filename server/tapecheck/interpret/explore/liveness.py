@@ -13,7 +13,7 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.objects.syntax import free_names
 from tapecheck.interpret.values import ByKind
 from tapecheck.source.nodes import children, given_to, id_of, of_kind, stored_to, taken_apart, walk
-from tapecheck.source.notes import Notes
+from tapecheck.source.notes import Notes, placeless
 
 _TAKEN_OUT = frozenset(("device", "dim", "dtype", "item", "nelement", "numel", "numpy", "shape", "size", "tolist"))
 _TELLING = frozenset(("float", "format", "int", "isinstance", "print", "repr", "str", "type"))
@@ -55,19 +55,23 @@ class Liveness:
         names = self._behind.get(id(node))
         return frozenset(names | self._always) if names is not None else None
 
+    def _reads(self, node: ast.AST) -> Names:
+        # A loop within loops is gone through several times.
+        return self._notes.of(node, _reads)
+
     def _block(self, statements: Sequence[ast.stmt], out: set[str]) -> set[str]:
         """Return the names that may be read from the first of some statements on; `out` are those behind them."""
         live = set(out)
         for statement in reversed(statements):
             # Here, not in a method of its own: a chain of `elif` takes a frame less for each.
             handler = _STATEMENTS.get(type(statement))
-            live = handler(self, statement, live) if handler is not None else live | _reads(statement)
+            live = handler(self, statement, live) if handler is not None else live | self._reads(statement)
             if self._handlers:
                 live |= self._handlers[-1]
         return live
 
     def _expression(self, node: ast.Expr, out: set[str]) -> set[str]:
-        return out | _reads(node.value)
+        return out | self._reads(node.value)
 
     def _assignment(self, node: ast.Assign | ast.AugAssign | ast.AnnAssign, out: set[str]) -> set[str]:
         if node.value is None:
@@ -76,23 +80,23 @@ class Liveness:
         targets = stored_to(node)
         live = out - _stores(targets)
         for target in targets:
-            live |= _reads(target)
+            live |= self._reads(target)
         if isinstance(node, ast.AugAssign) and (name := id_of(node.target)):
             live.add(name)
-        return live | _reads(node.value)
+        return live | self._reads(node.value)
 
     def _if(self, node: ast.If, out: set[str]) -> set[str]:
         self._mark(node, out)
-        return self._block(node.body, out) | self._block(node.orelse, out) | _reads(node.test)
+        return self._block(node.body, out) | self._block(node.orelse, out) | self._reads(node.test)
 
     def _for(self, node: ast.For | ast.AsyncFor, out: set[str]) -> set[str]:
-        return self._loop(node, out, _stores([node.target])) | _reads(node.iter)
+        return self._loop(node, out, _stores([node.target])) | self._reads(node.iter)
 
     def _while(self, node: ast.While, out: set[str]) -> set[str]:
         return self._loop(node, out, set())
 
     def _return(self, node: ast.Return, out: set[str]) -> set[str]:
-        return self._always | (_reads(node.value) if node.value is not None else set())
+        return self._always | (self._reads(node.value) if node.value is not None else set())
 
     def _break_out(self, node: ast.Break, out: set[str]) -> set[str]:
         return set(self._break[-1]) if self._break else out
@@ -104,27 +108,27 @@ class Liveness:
         live = self._block(node.body, out)
         live -= _stores(item.optional_vars for item in node.items if item.optional_vars is not None)
         for item in node.items:
-            live |= _reads(item.context_expr)
+            live |= self._reads(item.context_expr)
         return live
 
     def _raise(self, node: ast.Raise, out: set[str]) -> set[str]:
         live = set(self._handlers[-1]) if self._handlers else set(self._always)
-        return live | _reads(node)
+        return live | self._reads(node)
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, out: set[str]) -> set[str]:
         live = out - {node.name}
         for part in (*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)):
-            live |= _reads(part)
+            live |= self._reads(part)
         return live | self._notes.of(node, free_names)
 
     def _class(self, node: ast.ClassDef, out: set[str]) -> set[str]:
-        return (out - {node.name}) | _reads(node)
+        return (out - {node.name}) | self._reads(node)
 
     def _match(self, node: ast.Match, out: set[str]) -> set[str]:
         live = set(out)
         for case in node.cases:
-            live |= self._block(case.body, out) | (_reads(case.guard) if case.guard is not None else set())
-        return live | _reads(node.subject)
+            live |= self._block(case.body, out) | (self._reads(case.guard) if case.guard is not None else set())
+        return live | self._reads(node.subject)
 
     def _delete(self, node: ast.Delete, out: set[str]) -> set[str]:
         return out - _stores(node.targets)
@@ -137,7 +141,7 @@ class Liveness:
             self._behind.setdefault(id(value), set()).update(out)
 
     def _loop(self, node: ast.For | ast.AsyncFor | ast.While, out: set[str], stored: set[str]) -> set[str]:
-        test: set[str] = _reads(node.test) if isinstance(node, ast.While) else set()
+        test = self._reads(node.test) if isinstance(node, ast.While) else _NONE
         head = self._block(node.orelse, out) | test
         self._loops += 1
         if self._loops > limits.MAX_NESTED_LOOPS:
@@ -156,7 +160,9 @@ class Liveness:
         last = self._block(node.finalbody, out)
         handlers: set[str] = set()
         for handler in node.handlers:
-            handlers |= self._block(handler.body, last) | (_reads(handler.type) if handler.type is not None else set())
+            handlers |= self._block(handler.body, last) | (
+                self._reads(handler.type) if handler.type is not None else set()
+            )
         otherwise = self._block(node.orelse, last)
         self._handlers.append(handlers | (self._handlers[-1] if self._handlers else set()))
         body = self._block(node.body, otherwise)
@@ -212,7 +218,8 @@ _SCOPES = frozenset((ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.Ge
 _TEXTS = frozenset((ast.JoinedStr, ast.Constant))
 
 
-def _reads(node: ast.AST) -> set[str]:
+@placeless
+def _reads(node: ast.AST) -> Names:
     """Return the names that an expression reads where a graph may matter to what it does."""
     found: set[str] = set()
     stack = [node]
@@ -229,7 +236,7 @@ def _reads(node: ast.AST) -> set[str]:
             stack += _calls_in(part.value)
         elif type(part) not in _TEXTS:
             stack.extend(children(part))
-    return found
+    return frozenset(found)
 
 
 def _parts_of_call(call: ast.Call) -> Iterable[ast.AST]:
