@@ -1050,3 +1050,99 @@ def test_a_model_that_was_handed_in_and_may_need_its_graphs(old: str, new: str) 
     text = TRAINER.replace(old, new)
     assert text != TRAINER
     assert found(text) == []
+
+
+COUNTED = """\
+import torch
+from torch import nn
+from elsewhere import amount
+
+
+def batches():
+    for index in range(amount):
+        yield torch.randn(5, 4)
+
+
+class Batches:
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if not amount:
+            raise StopIteration
+        return torch.randn(5, 4)
+
+
+net = nn.GRUCell(4, 4)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+counter = 0
+for epoch in range(20):
+    h = torch.zeros(5, 4)
+    for x in {feed}:
+        counter += 1
+        h = net(x, h.detach())
+        loss = h.pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if counter % 10 == 0:
+            for y in batches():  # evaluates
+                print(net(y, torch.zeros(5, 4)).sum().item())
+"""
+
+
+@pytest.mark.parametrize(
+    "feed",
+    [
+        "batches()",
+        "Batches()",
+        "map(torch.tanh, batches())",
+        "(one + 1 for one in batches())",
+        "[torch.randn(5, 4) for _ in range(amount)]",
+        "amount",
+    ],
+)
+def test_what_comes_every_so_many_batches_is_evaluated(feed: str) -> None:
+    """Nobody knows how many batches a generator gives, nor what it has counted up behind an epoch."""
+    text = COUNTED.format(feed=feed)
+    assert [one.span.line for one in found(text)] == [text[: text.index("# evaluates")].count("\n") + 1]
+
+
+PROBED = """\
+import torch
+import torchvision
+from torch import nn
+
+model = torchvision.models.resnet18(num_classes=10)
+for name, param in model.named_parameters():
+    {frozen}
+optimizer = torch.optim.Adam([one for one in model.parameters() if one.requires_grad])
+criterion = nn.CrossEntropyLoss()
+for epoch in range(10):
+    for step in range(10):
+        x, y = torch.randn(2, 3, 32, 32), torch.randint(0, 10, (2,))
+        loss = criterion({out}, y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    correct = 0
+    for step in range(5):  # evaluates
+        correct += (model(torch.randn(2, 3, 32, 32)).argmax(1) == torch.randint(0, 10, (2,))).sum()
+    print(epoch, correct.item())
+"""
+ALL_BUT_HEAD = 'param.requires_grad = name in ("fc.weight", "fc.bias")'
+
+
+@pytest.mark.parametrize(
+    ("frozen", "out", "told"),
+    [
+        (ALL_BUT_HEAD, "model(x)", True),
+        ("param.requires_grad = False", "nn.Linear(10, 10)(model(x))", False),
+        (ALL_BUT_HEAD, "nn.Linear(10, 10)(model(x))", False),
+    ],
+)
+def test_a_loss_that_comes_from_nowhere_else_shows_what_learns(frozen: str, out: str, told: bool) -> None:
+    """Of a model that is frozen in part, and of whose parts nobody knows which, some learns."""
+    text = PROBED.format(frozen=frozen, out=out)
+    place = text[: text.index("# evaluates")].count("\n") + 1
+    assert [(one.span.line, one.certain) for one in found(text)] == [(place, False)] * told

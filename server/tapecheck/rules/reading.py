@@ -593,19 +593,28 @@ class Reading:
 
         What else went into its loss is code that nobody has seen, such as a criterion: it may be that which learns.
         """
-        models = {number for number, leaf in self.ledger.leaves.items() if leaf.many and leaf.parameter}
-        met = (number for run in self.runs if run.backward.accumulates for number in run.executed)
-        return self._of_models(models.intersection(met)) if models else set()
+        leaves = self.ledger.leaves
+        models = {number for number, leaf in leaves.items() if leaf.many and leaf.parameter}
+        runs = [run for run in self.runs if run.backward.accumulates] if models else []
+        found = self._of_models(models.intersection(number for run in runs for number in run.executed))
+        # Where a loss comes from nowhere else, some of the parameters require grad, whatever the program has frozen.
+        alone = ({number for number in run.executed if number in leaves} for run in runs if self._is_seen(run))
+        lone = {leaf for met in alone if len(met) == 1 for leaf in met if leaves[leaf].made}
+        return found | self._of_models(lone, keeping=("yes", "may"))
 
-    def _of_models(self, models: set[int]) -> set[int]:
-        """Return the nodes that may lead to the parameters of some opaque models."""
+    def _is_seen(self, run: Run) -> bool:
+        """Return whether a backward leads nowhere but to leaves of the tape."""
+        return not run.failed and not any(map(self.ledger.leads_anywhere, run.executed))
+
+    def _of_models(self, models: set[int], keeping: Collection[str] = ("yes",)) -> set[int]:
+        """Return the nodes that may lead to the parameters of some opaque models, and keep what a backward needs."""
         if not models:
             return set()
         found: set[int] = set()
         for number in self._nodes:
             event = self.ledger.nodes[number]
             # Of a frozen model nobody knows that it keeps anything.
-            if not found.isdisjoint(event.inputs) or (event.keeps == "yes" and not models.isdisjoint(event.inputs)):
+            if not found.isdisjoint(event.inputs) or (event.keeps in keeping and not models.isdisjoint(event.inputs)):
                 found.add(number)
         return found
 

@@ -329,7 +329,9 @@ def _leave_for(loop: _Loop, node: ast.For | ast.AsyncFor, stream: Stream, signal
     if signal is not None and stream.never_ends:
         more = "no"
     if signal is None and more != "no":
-        _forget_counters(loop, None if length is None else length - index)
+        # A generator is as long as it turns out to be.
+        unknown = length is None or (stream.sequential and length > limits.COUNTABLE)
+        _forget_counters(loop, None if length is None or unknown else length - index)
         _end_of(node, stream, loop.env)
     settled = stream.length_settled
     loop.leave(more, settled=settled, ahead=settled and signal is None and loop.has_ahead())

@@ -129,7 +129,7 @@ def runs_layer(reading: Reading, node: Node) -> bool:
     alone, such as an average or a norm of them, saves no activations.
     """
     leaves = reading.ledger.leaves
-    if node.keeps != "yes":
+    if node.keeps == "no":
         return False
     parameters = [
         leaves[source]
@@ -137,9 +137,11 @@ def runs_layer(reading: Reading, node: Node) -> bool:
         if source in leaves and (leaves[source].parameter or source in reading.learned)
     ]
     if any(leaf.many for leaf in parameters):
-        return True
+        return node.keeps == "yes" or node.id in reading.of_trained_models
     own = {leaf.storage for leaf in parameters}
-    return any(saved.storage not in own and saved.name != "result" for saved in node.saved) if own else False
+    if not own or node.keeps != "yes":
+        return False
+    return any(saved.storage not in own and saved.name != "result" for saved in node.saved)
 
 
 def _end(reading: Reading, loop: LoopRun) -> int:
