@@ -533,3 +533,24 @@ def test_a_graph_that_saved_nothing_is_walked_and_not_freed() -> None:
     assert "which line 5 walks: it saved nothing that could be freed" in hover(
         explain(program), "loss = w.sum()", "loss"
     )
+
+
+SUMMED = """\
+import torch
+from torch import nn
+
+net = nn.Linear(3, 1)
+losses = []
+for _ in {tasks}:
+    fast = net.weight.clone().detach().requires_grad_()
+    losses.append((torch.randn(2, 3) @ fast.T).pow(2).mean())
+total = sum(losses)
+total.backward()
+"""
+
+
+@pytest.mark.parametrize(("tasks", "least"), [("range(2)", ""), ("range(3)", ""), ("range(40)", "at least ")])
+def test_a_graph_of_more_iterations_than_were_run_is_not_counted_exactly(tasks: str, least: str) -> None:
+    text = hover(explain(SUMMED.format(tasks=tasks)), "total = ", "total")
+    number = {"range(2)": 2}.get(tasks, 3)
+    assert f": {least}" in text.partition("\n")[0] and f"leads to {least}{number} leaves" in text, text

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from tapecheck.lsp.outline import Outline
 from tapecheck.rules.finding import Finding
-from tapecheck.rules.reading import Reading, Run
+from tapecheck.rules.reading import Reading, Run, iteration_in
 from tapecheck.rules.words import join
 from tapecheck.rules.words import line as line_of
 from tapecheck.source import Source
@@ -126,9 +126,10 @@ class Telling:
         name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
         return f"`{self.excerpt(node.at.span) or name}`"
 
-    def leads_to(self, reading: Reading, roots: Sequence[int]) -> str:
+    def leads_to(self, reading: Reading, roots: Sequence[int], here: Site) -> str:
         leaves = [node for node in reading.ledger.ancestry(roots) if node in reading.ledger.leaves]
-        return f"leads to {self.leaves(reading, leaves)}" if leaves else ""
+        least = at_least(reading, [reading.ledger.leaves[leaf].at for leaf in leaves], here)
+        return f"leads to {least}{self.leaves(reading, leaves)}" if leaves else ""
 
     # Leaves
 
@@ -177,6 +178,15 @@ def _by_module(names: Counter[str]) -> Counter[str]:
             grouped[".".join(name.split(".")[:depth])] += number
         depth -= 1
     return grouped
+
+
+def at_least(reading: Reading, sites: Sequence[Site], here: Site) -> str:
+    """Return "at least " where some of what was built at these places comes from a loop that has ended before `here`,
+    of which the dry run has gone through the first iterations alone; an empty text where all is counted.
+    """
+    ended = (loop for loop in reading.loops.values() if loop.end is not None and not iteration_in(here, loop))
+    cut_short = [loop for loop in ended if loop.more != "no"]
+    return "at least " if any(iteration_in(site, loop) for loop in cut_short for site in sites) else ""
 
 
 def walked(reading: Reading, run: Run) -> list[Node]:

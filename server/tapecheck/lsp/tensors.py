@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Literal
 
 from tapecheck.lsp.outline import Scope, Word, name_of
-from tapecheck.lsp.telling import CUTS, MAX_NAMES, Telling, count, each_line, growing, iteration, page
+from tapecheck.lsp.telling import CUTS, MAX_NAMES, Telling, at_least, count, each_line, growing, iteration, page
 from tapecheck.rules.reading import Reading, Run, with_sources
 from tapecheck.rules.words import join, when
 from tapecheck.rules.words import line as line_of
@@ -172,7 +172,7 @@ class Tensors:
             details = [f"at this line: partly freed: {gone}"]
         else:
             details = [self._here(first, fate, time, bool(later)), later]
-        details += [self.telling.saved(nodes), self.telling.leads_to(reading, [bind.node])]
+        details += [self.telling.saved(nodes), self.telling.leads_to(reading, [bind.node], bind.at)]
         if listed := growing([len(one.nodes) for one in group]):
             details.append(f"grows with each iteration: {listed} nodes")
         if bind.cuts:
@@ -180,7 +180,8 @@ class Tensors:
         details += elsewhere
         if not elsewhere and self._is_built_elsewhere(stories.values(), line):
             details.append("another way through the program builds it elsewhere")
-        head = f"**`{name}`** carries a graph built on {built}: {count(len(nodes), 'node')}"
+        least = at_least(reading, [node.at for node in nodes], bind.at)
+        head = f"**`{name}`** carries a graph built on {built}: {least}{count(len(nodes), 'node')}"
         # What holds at this very line is said there.
         return page(head if fate.text in details[0] else f"{head}, {fate.text}", details)
 
