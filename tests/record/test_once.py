@@ -112,10 +112,41 @@ CLEARED = [
     )
 ]
 
+COMPILED = [
+    f"""
+    import torch
+    from torch import nn
+
+    class Heads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Linear(3, 3)
+
+        def forward(self, x):
+            h = self.body(x)
+            return h.sum(), h.pow(2).sum()
+
+    net = Heads()
+    {made}
+    for step in range(2):
+        losses = fast(torch.randn(2, 3))
+        {walked}
+    """
+    for made in (
+        "fast = torch.compile(net, backend='aot_eager')", "fast = torch.compile(lambda x: net(x), backend='aot_eager')",
+    )
+    for walked in (
+        "for loss in losses: loss.backward()", "losses[0].backward(); losses[1].backward()",
+        "torch.autograd.grad(losses[0], net.body.weight); losses[1].backward()",
+    )
+]  # fmt: skip
+"""A graph that is compiled and walked twice: two rules speak of the exception."""
+
 
 def test_one_mistake_is_told_once(tmp_path: Path) -> None:
     programs = [*((text, "TAPE201") for text in LEAKS), *((text, "TAPE405") for text in REPLACED)]
     programs += [(text, "TAPE404") for text in CLEARED] + [(text, "TAPE102") for text in FAILING]
+    programs += [(text, "TAPE603") for text in COMPILED]
     paths = [tmp_path / f"p{number}.py" for number in range(len(programs))]
     for path, (text, _) in zip(paths, programs, strict=True):
         path.write_text(textwrap.dedent(text).lstrip("\n"))

@@ -285,6 +285,9 @@ def _same(story: Story, left: Finding, right: Finding) -> bool:
 
 def _explains(story: Story, confirmed: Finding, found: Finding) -> bool:
     """Return whether a confirmed finding already covers a line that the run reports under another rule."""
+    if any(story.is_about(raised, confirmed) and story.is_about(raised, found) for raised in story.raised):
+        # Two rules speak of a graph that is walked twice: of what is compiled, and of any.
+        return True
     if {confirmed.code, found.code} == {BackwardWithoutGraph.code, MissingCreateGraph.code}:
         return story.at(confirmed.span, found.span)
     return confirmed.code in (GrowingChain.code, CreateGraphCycle.code) and found.code in _KEEPING
