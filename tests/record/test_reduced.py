@@ -68,6 +68,67 @@ def test_ranks_that_agree_show_nothing(tmp_path: Path, seed: str, call: str) -> 
     assert judged(tmp_path, seed, call, [dataclasses.replace(finding)]).evidence is None
 
 
+UNSEEN = """\
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+def main():
+    dist.init_process_group("gloo")
+    torch.manual_seed(0)
+    model = {model}
+    {hook}
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    torch.manual_seed(dist.get_rank())
+    for step in range(6):
+        optimizer.zero_grad()
+        {walked}
+        loss.backward()
+        optimizer.step()
+        {after}
+
+
+main()
+"""
+LOSS = "loss = model(torch.randn(3, 4)).pow(2).mean()"
+BYPASSED = LOSS.replace("model(", "model.module(")
+WRAPPED = "DistributedDataParallel(nn.Linear(4, 2))"
+AVERAGE = "[dist.all_reduce(p.data) or p.data.div_(2) for p in model.parameters()]"
+OF_SUMS = "model.register_comm_hook(None, lambda state, bucket: torch.futures.Future())"
+
+
+@pytest.mark.parametrize(
+    ("model", "hook", "walked", "after", "told"),
+    [
+        (WRAPPED, "", BYPASSED, "", True),
+        (WRAPPED, "", f"with model.no_sync(): {LOSS}", "", True),
+        (WRAPPED, "", f"{BYPASSED} if step == 2 else {LOSS[7:]}", "", True),
+        (WRAPPED, "", LOSS, "", False),
+        # The program averages the parameters itself; wraps nothing; has what reduces in its own way.
+        (WRAPPED, "", BYPASSED, AVERAGE, False),
+        (WRAPPED, "", BYPASSED, f"if step % 2: {AVERAGE}", False),
+        ("nn.Linear(4, 2)", "", LOSS, "", False),
+        (WRAPPED, OF_SUMS, BYPASSED, "", False),
+    ],
+)
+def test_what_only_the_run_shows_is_found(
+    tmp_path: Path, model: str, hook: str, walked: str, after: str, told: bool
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(UNSEEN.format(model=model, hook=hook, walked=walked, after=after))
+    env = {**QUIET, "TORCHELASTIC_ERROR_FILE": "", "TMPDIR": str(tmp_path)}
+    request = RunRequest(str(script), python=PYTHON, launcher=TORCHRUN, cwd=str(tmp_path), env=env)
+    result, found = confirm(str(script), request, [])
+    assert result.exit_code == 0, result.stderr
+    found = [each for each in found if each.code == "TAPE601"]
+    assert len(found) == told
+    for each in found:
+        assert each.evidence is not None and each.evidence.verdict == "found-by-run"
+        assert [each.span.line, *(label.span.line for label in each.labels)] == [17, 18]
+
+
 def test_why_one_process_shows_nothing_is_said(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     joined = 'dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)'

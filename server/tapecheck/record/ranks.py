@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tapecheck.record.reduced import differing
+from tapecheck.record.reduced import differing, drifted
 from tapecheck.rules.finding import Evidence, Finding
 from tapecheck.rules.gradient_not_reduced.rule import GradientNotReduced
 from tapecheck.tape import End, Event, Measure, Root, Site, Span, Tape
@@ -89,9 +89,15 @@ def judged(
         if evidence is not None:
             notes = []
         result.append(dataclasses.replace(finding, evidence=evidence, notes=(*finding.notes, *notes)))
-    return result + [
-        dataclasses.replace(finding, evidence=_together(said, len(ranks))) for finding, said in found.values()
-    ]
+    told = {
+        label.span.line
+        for finding in result
+        if finding.code == GradientNotReduced.code
+        for label in finding.labels
+        if label.role == "step"
+    }
+    result += [dataclasses.replace(finding, evidence=_together(said, len(ranks))) for finding, said in found.values()]
+    return [*result, *drifted(ranks, told)]
 
 
 def _together(said: list[tuple[int, Evidence]], count: int) -> Evidence | None:

@@ -2,14 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
 
-from tapecheck.rules.finding import Evidence, Finding
-from tapecheck.tape import Leaf, Measure, Named, Step, Tape
+from tapecheck.rules.finding import Evidence, Finding, Label
+from tapecheck.rules.gradient_not_reduced.rule import GradientNotReduced
+from tapecheck.tape import Backward, Leaf, Measure, Named, Step, Tape
 from tapecheck.tape.ranks import STEP
 
 _DIGEST = "step-digest"
 _APART = "gradient-digest"
+_VALUE = "parameter-digest"
+
+
+@dataclass(slots=True)
+class _Compared:
+    """The gradients that the steps of some optimizers used, as the ranks have them; optimizers, steps and parameters by
+    their numbers within a rank.
+    """
+
+    digests: dict[tuple[int, int], set[float]] = field(default_factory=dict)
+    """By optimizer and step: the digests of all gradients."""
+    apart: dict[tuple[int, int, int], set[float]] = field(default_factory=dict)
+    """By step, optimizer and place of a parameter: those of its gradient."""
+    named: dict[tuple[int, int, int], str] = field(default_factory=dict)
+    values: dict[tuple[int, int, int], list[float]] = field(default_factory=dict)
+    """By step, optimizer and place of a parameter that is to be the same in all processes: what it was before the step;
+    with the number after the last compared step, what it was in the end.
+    """
+
+    @classmethod
+    def of(cls, ranks: Mapping[int, Tape], optimizers_of: Callable[[Tape], set[int]]) -> _Compared:
+        found = cls()
+        for tape in ranks.values():
+            optimizers, names = optimizers_of(tape), _names(tape)
+            for event in tape.events:
+                kind, *numbers = event.name.split(":") if isinstance(event, Measure) else ("",)
+                if kind in (_DIGEST, _APART, _VALUE) and int(numbers[0]) in optimizers:
+                    assert isinstance(event, Measure)
+                    found._add(kind, [*map(int, numbers)], event.value, names)
+        return found
+
+    def _add(self, kind: str, numbers: Sequence[int], value: float, names: Mapping[int, str]) -> None:
+        number, second, *about = numbers
+        if kind == _DIGEST:
+            self.digests.setdefault((number, second), set()).add(value)
+        elif kind == _VALUE:
+            self.values.setdefault((second, number, about[0]), []).append(value)
+        else:
+            self.apart.setdefault((second, number, about[0]), set()).add(value)
+            self.named.setdefault((second, number, about[0]), names.get(about[1], ""))
+
+    def stays_apart(self, step: int, optimizer: int, place: int, ranks: int) -> bool:
+        """Return whether a parameter was another on each of so many ranks whenever it was looked at after a step."""
+        later = [
+            values
+            for (look, number, index), values in self.values.items()
+            if look > step and (number, index) == (optimizer, place)
+        ]
+        return bool(later) and all(len(values) == ranks and len(set(values)) > 1 for values in later)
+
+    def evidence(self, verdict: Literal["confirmed", "found-by-run"], ranks: int) -> Evidence | None:
+        """Return what differed at the steps; None where nothing did."""
+        found = sum(len(values) > 1 for values in self.digests.values())
+        if not found:
+            return None
+        first = next((where for where, values in sorted(self.apart.items()) if len(values) > 1), None)
+        measured: dict[str, int | str] = {"steps": len(self.digests), "differing": found, "of_ranks": ranks}
+        detail = f"the gradients of the ranks differed at {found} of {len(self.digests)} compared steps"
+        if first is not None and (name := self.named[first]):
+            detail, measured["parameter"] = f"{detail}, that of `{name}` first", name
+        return Evidence(verdict, detail, None, measured)
 
 
 def differing(finding: Finding, ranks: Mapping[int, Tape]) -> Evidence | None:
@@ -17,31 +81,50 @@ def differing(finding: Finding, ranks: Mapping[int, Tape]) -> Evidence | None:
 
     That they were the same shows nothing: all ranks may have had the same data.
     """
-    digests: dict[tuple[int, int], set[float]] = {}
-    apart: dict[tuple[int, int, int], set[float]] = {}
-    named: dict[tuple[int, int, int], str] = {}
-    for tape in ranks.values():
-        optimizers, names = _stepped(finding, tape), _names(tape)
-        for event in tape.events:
-            kind, *numbers = event.name.split(":") if isinstance(event, Measure) else ("",)
-            if kind not in (_DIGEST, _APART) or int(numbers[0]) not in optimizers:
-                continue
-            assert isinstance(event, Measure)
-            number, step, *about = map(int, numbers)
-            if kind == _DIGEST:
-                digests.setdefault((number, step), set()).add(event.value)
-            else:
-                apart.setdefault((step, number, about[0]), set()).add(event.value)
-                named.setdefault((step, number, about[0]), names.get(about[1], ""))
-    found = sum(len(values) > 1 for values in digests.values())
-    if not found:
-        return None
-    first = next((where for where, values in sorted(apart.items()) if len(values) > 1), None)
-    measured: dict[str, int | str] = {"steps": len(digests), "differing": found, "of_ranks": len(ranks)}
-    detail = f"the gradients of the ranks differed at {found} of {len(digests)} compared steps"
-    if first is not None and (name := named[first]):
-        detail, measured["parameter"] = f"{detail}, that of `{name}` first", name
-    return Evidence("confirmed", detail, None, measured)
+    return _Compared.of(ranks, lambda tape: _stepped(finding, tape)).evidence("confirmed", len(ranks))
+
+
+def drifted(ranks: Mapping[int, Tape], told: Collection[int]) -> Iterator[Finding]:
+    """Yield a finding for each optimizer whose parameters DistributedDataParallel is to keep the same, and which stayed
+    others on each rank after a step with different gradients. Steps on the lines `told` are left out.
+
+    Parameters that are the same again were averaged by the program itself, now and then.
+    """
+    tapes = [*ranks.values()]
+    for number in sorted({event.optimizer % STEP for event in tapes[0].events if isinstance(event, Step)}):
+        compared = _Compared.of(ranks, lambda tape, number=number: {number})  # type: ignore[misc]
+        steps = sorted(
+            step
+            for (step, _, place), values in compared.apart.items()
+            if len(values) > 1 and compared.stays_apart(step, number, place, len(tapes))
+        )
+        evidence = compared.evidence("found-by-run", len(tapes)) if steps else None
+        walked = _before(tapes[0], number, steps[0]) if steps else None
+        if evidence is not None and walked is not None and walked[1].at.line not in told:
+            yield _found(*walked, evidence)
+
+
+def _before(tape: Tape, optimizer: int, compared: int) -> tuple[Backward, Step] | None:
+    """Return a step of an optimizer, by its number among those compared, and the last backward before it."""
+    found: list[tuple[Backward, Step]] = []
+    backward: Backward | None = None
+    for event in tape.events:
+        if isinstance(event, Backward):
+            backward = event
+        elif isinstance(event, Step) and event.optimizer % STEP == optimizer and backward is not None:
+            found.append((backward, event))
+    return found[min(compared, len(found) - 1)] if found else None
+
+
+def _found(backward: Backward, step: Step, evidence: Evidence) -> Finding:
+    rule = GradientNotReduced
+    return Finding(
+        rule.code, rule.name, rule.severity, backward.at.span, "the processes step with different gradients",
+        "before each step, run the last forward and backward through the wrapped model and outside `no_sync`, and wrap "
+        "it once all its parameters are there",
+        (Label(step.at.span, "this step uses them: the processes drift apart", "step"),), certain=False,
+        evidence=evidence, notes=("the parameters differ between the processes from then on",),
+    )  # fmt: skip
 
 
 def _names(tape: Tape) -> dict[int, str]:

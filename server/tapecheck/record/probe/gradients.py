@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Dict, List, Optional, Set, Tuple
 
 from .guard import Guard
 from .lines import Place, ThreadLines, Where
+from .parallel import averaged
 from .recording import GradientsUsed, Recording
 from .values import ZEROS, TensorRef, version_of
 
@@ -113,6 +114,10 @@ class UsedGradients(GradientsUsed):
         """By optimizer: a digest of all gradients that each of its first steps used, to be compared between ranks."""
         self.apart: Dict[int, List[List[Tuple[int, int, int]]]] = {}
         """By optimizer and step: of these gradients, the place of each parameter, the number of its leaf, a digest."""
+        self.averaged: Dict[int, Dict[int, weakref.ref[Tensor]]] = {}
+        """By optimizer: the place of each parameter that DistributedDataParallel keeps the same in all processes."""
+        self.values: Dict[int, List[List[Tuple[int, int]]]] = {}
+        """By optimizer and step: the places of those parameters, with a digest of what they were before it."""
         self.idle: Dict[int, _Idle] = {}
         """By optimizer."""
         self.stepped: Set[int] = set()
@@ -188,6 +193,11 @@ class UsedGradients(GradientsUsed):
             (values.size_of(g), index, p, g) for index, p in enumerate(params) for g in (_GRADIENT(p),) if g is not None
         ]
         sized.sort(key=_SIZE)
+        if number not in self.averaged and _of_several(self.recorder.torch):
+            known_to_be = set(map(id, averaged(self.recorder.torch)))
+            self.averaged[number] = {
+                index: weakref.ref(parameter) for index, parameter in enumerate(params) if id(parameter) in known_to_be
+            }
         kept: List[_Used] = []
         folded: Optional[List[int]] = [] if self.steps[number] <= _STEPS and _of_several(self.recorder.torch) else None
         apart: List[Tuple[int, int, int]] = []
@@ -210,6 +220,17 @@ class UsedGradients(GradientsUsed):
         if folded and -1 not in folded:
             self.digests.setdefault(number, []).append(hash(tuple(folded)) & _EXACT)
             self.apart.setdefault(number, []).append(sorted(apart)[:_MOST_APART])
+            self.values.setdefault(number, []).append(self._values_of(number))
+
+    def _values_of(self, number: int) -> List[Tuple[int, int]]:
+        """Return digests of the parameters of an optimizer that are kept the same in all processes, by their places."""
+        found = []
+        for index, reference in itertools.islice(self.averaged[number].items(), _MOST_APART):
+            parameter = reference()
+            value = self.recorder.reader.values.digest(parameter) if parameter is not None else None
+            if value is not None:
+                found.append((index, value & _EXACT))
+        return found
 
     def _stands(self, number: int, parameter: Tensor, gradient: Tensor, value: int) -> None:
         """Count whether a parameter has the gradient that it had at this optimizer's step before, with nothing written
@@ -333,6 +354,11 @@ class UsedGradients(GradientsUsed):
                 for index, leaf, own in self.apart[number][step]:
                     name = "gradient-digest:%d:%d:%d:%d" % (number, step, index, leaf)
                     self.recorder.writer.event("Measure", at=here, name=name, value=own, unit="digest")
+        for number, looks in self.values.items():
+            for look, values in enumerate([*looks, self._values_of(number)]):
+                for index, value in values:
+                    name, at = "parameter-digest:%d:%d:%d" % (number, look, index), self.recorder.here(lines)
+                    self.recorder.writer.event("Measure", at=at, name=name, value=value, unit="digest")
         for (place, line), (where, times) in self.looked.items():
             if place not in self._unknown:
                 at, name = self.recorder.site(*where), "backward-compared:%d" % line

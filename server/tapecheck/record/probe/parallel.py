@@ -87,6 +87,19 @@ def _only(torch: ModuleType) -> Optional[DistributedDataParallel]:
     return found[0] if len(found) == 1 else None
 
 
+def averaged(torch: ModuleType) -> Iterator[Tensor]:
+    """Yield the parameters whose gradients DistributedDataParallel averages over all processes: those of models that no
+    hook of the program reduces in another way.
+    """
+    import gc
+
+    kind = torch.nn.parallel.DistributedDataParallel
+    for model in [each for each in gc.get_objects() if type(each) is kind]:
+        alone = model.process_group.size() == torch.distributed.get_world_size()
+        if alone and not getattr(model, "_comm_hooks", True):
+            yield from (parameter for _, parameter in _parameters(model))
+
+
 def _parameters(model: DistributedDataParallel) -> Iterator[Tuple[str, Tensor]]:
     """Yield the parameters in the order in which the reducer counts them, each once, with their names."""
     seen = set()
