@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from tapecheck.interpret.explore import lived
 from tapecheck.interpret.explore.definitions import Body, Definitions
@@ -45,6 +45,7 @@ class Entry:
     `backward` says that it can begin one, `collects` that it only collects, `idle` that it does nothing either that
     evaluation loops do, `evaluates` that nobody in its file names it and that it goes through something to take
     numbers out. `uncalled` says that nobody in its project calls it, `only_uncalled` that it is started for that alone.
+    `constructs` says that nothing in its file names it but the constructor of its class: an object is made, no more.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Entry:
     evaluates: bool = False
     only_uncalled: bool = False
     uncalled: bool = False
+    constructs: bool = False
 
     def span(self, path: str) -> Span:
         """Return where it stands in its file."""
@@ -69,7 +71,8 @@ def entries_of(source: Source) -> list[Entry]:
     for body in index.defined.bodies:
         owner = body.owner.name if body.owner is not None else None
         if (owner is None or body.node.name != "__init__") and not is_function(body.node):
-            relevant += _entries(source, index, body, owner)
+            constructs = owner is not None and _is_part_of_constructor(index, body)
+            relevant += (replace(one, constructs=constructs) for one in _entries(source, index, body, owner))
     order = {"fit": 0, "train": 0, "main": -1, "run": 0}
     relevant.sort(key=lambda entry: (entry.collects, entry.idle, order.get(entry.node.name.split("_")[0], 1)))
     return relevant
@@ -115,6 +118,17 @@ def _evaluates(index: Index, body: Body, effects: int) -> bool:
     return not any(name in names for names in named)
 
 
+def _is_part_of_constructor(index: Index, body: Body) -> bool:
+    """Return whether the constructor of its class, and nothing else in the file, names a method."""
+    name = body.node.name
+    parts = [facts for facts in index.defined.parts() if facts is not body.facts]
+    naming = [facts for facts in parts if any(name in names for names in (facts.names, facts.attributes, facts.own))]
+    constructors = [
+        other.facts for other in index.defined.bodies if other.owner is body.owner and other.node.name == "__init__"
+    ]
+    return bool(naming) and all(any(facts is own for own in constructors) for facts in naming)
+
+
 def _only_unrecorded(source: Source, name: str) -> bool:
     """Return whether a file names a function only to call it where recording is off: its callers are entries, too."""
     calls = {id(call) for call in of_kind(source.tree, ast.Call) if name_called(call) == name}
@@ -147,15 +161,16 @@ def begin(machine: Machine, module: Module, entry: Entry) -> None:
         else:
             cls = env.vars.get(entry.owner)
             if isinstance(cls, Class):
-                _start_method(machine, module, entry.node, cls)
+                _start_method(machine, module, entry, cls)
     finally:
         env.vars.update(before)
         machine.world.position.pop()
         machine.envs.pop()
 
 
-def _start_method(machine: Machine, module: Module, node: FunctionNode, cls: Class) -> None:
+def _start_method(machine: Machine, module: Module, entry: Entry, cls: Class) -> None:
     """Call a method of a new object; a `training_step` of Lightning as its Trainer does."""
+    node = entry.node
     if id(cls.node) in module.handed_on or not all(map(_calls_nothing, cls.library_bases())):
         # A framework calls the methods of its classes, a hook of validation without recording.
         machine.world.writer.tape.uncalled = False
@@ -166,6 +181,9 @@ def _start_method(machine: Machine, module: Module, node: FunctionNode, cls: Cla
             return _start(machine, node, Wrapped("no_grad", function))
         return _start(machine, node, function)
     owner = _made(machine, cls, node)
+    if entry.constructs:
+        # It has run by now, and nobody is seen to call it once more.
+        return _keep(machine, [owner], node)
     if isinstance(owner, Instance):
         if node.name != "training_step":
             lived.lived(owner, module.source)
@@ -218,6 +236,11 @@ def _start(machine: Machine, node: FunctionNode, started: Value, *owners: Value)
     passed = only(args, Unknown)
     computed = any(not value.data and value.leaf is None for value in passed)
     machine.escape((result, *passed), node, "the caller", more=computed)
+    _keep(machine, owners, node)
+
+
+def _keep(machine: Machine, owners: Sequence[Value], node: FunctionNode) -> None:
+    """Hand on what objects keep."""
     for owner in only(owners, Instance):
         # What an object keeps without a graph is its own; as a number it is another thing for whoever reads it.
         kept = tuple(lived.outlives(owner, machine.world.calls.called, node))
