@@ -732,6 +732,62 @@ def test_the_steps_of_what_another_call_learns_through_are_to_be_kept(
     assert told == CODE or CODE not in {one.code for one in check(from_text(text, "train.py")).findings}
 
 
+INNER = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.func import functional_call
+
+net, rate = nn.Linear(3, 1), nn.Parameter(torch.tensor(0.1))
+meta = torch.optim.Adam([*net.parameters(), rate])
+
+
+def adapt(x, y, steps, second):
+    fast = dict(net.named_parameters())
+    for _ in range(steps):
+        loss = F.mse_loss(functional_call(net, fast, (x,)), y)
+        grads = torch.autograd.grad(loss, list(fast.values()), create_graph=second)
+        fast = {name: p - rate * g for (name, p), g in zip(fast.items(), grads)}
+    return fast
+
+
+def attack(x, y, steps, second):
+    fast = x
+    for _ in range(steps):
+        fast = fast.requires_grad_() if fast.is_leaf else fast
+        (g,) = torch.autograd.grad(F.mse_loss(net(fast), y), fast, create_graph=second)
+        fast = fast + 0.1 * g.sign()
+    return {"weight": net.weight, "bias": net.bias + fast.mean()}
+
+
+for step in range(6):
+    x, y = torch.randn(5, 3), torch.randn(5, 1)
+    TRAINED
+    if step % 2:
+        fast = INNER(x, y, 4, False)
+        with torch.no_grad():
+            print(F.mse_loss(functional_call(net, fast, (x,)), y))
+"""
+_LEARNED = "meta.zero_grad(); F.mse_loss(functional_call(net, INNER(x, y, 4, True), (x,)), y).backward(); meta.step()"
+
+
+@pytest.mark.parametrize(
+    ("inner", "trained", "told"),
+    [
+        ("adapt", _LEARNED, False),
+        ("adapt", _LEARNED.replace("True", "False"), False),
+        # Nobody learns through the steps, or they only search an input.
+        ("adapt", "meta.zero_grad(); F.mse_loss(net(x), y).backward(); meta.step()", True),
+        ("attack", _LEARNED.replace("True", "False"), True),
+    ],
+)
+def test_the_steps_of_an_inner_loop_that_is_learned_through_are_to_be_kept(
+    inner: str, trained: str, told: bool
+) -> None:
+    text = INNER.replace("TRAINED", trained).replace("INNER", inner)
+    assert (CODE in {one.code for one in check(from_text(text, "train.py")).findings}) is told
+
+
 _EPISODES = """\
 import torch
 from torch import nn

@@ -208,9 +208,19 @@ def _learned_through(loops: set[Span], readings: Sequence[Reading]) -> set[Span]
     return found
 
 
+def _learns(reading: Reading, loop: LoopRun) -> bool:
+    """Return whether what a loop hands from step to step leads to what is trained: it does not only search an input."""
+    held = [one for one in reading.held if one.loop.event.at.span == loop.event.at.span]
+    return any(not _aimed_at(reading, one, reading.below(set().union(*one.nodes.values()))) for one in held)
+
+
 def _is_walked_behind(reading: Reading, loop: LoopRun) -> bool:
-    """Return whether a backward behind a loop that has none of its own runs through what several iterations built."""
-    if reading.runs_in(loop):
+    """Return whether a backward behind a loop that trains nothing itself runs through what several iterations built.
+
+    Steps that take gradients of their own, as those of an inner loop do, are one computation all the same.
+    """
+    within = reading.runs_in(loop)
+    if any(run.backward.accumulates for run in within) or (within and not _learns(reading, loop)):
         return False
     built = set(reading.nodes_between(loop.start, loop.end if loop.end is not None else loop.start))
     for run in reading.runs:
