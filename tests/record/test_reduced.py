@@ -82,7 +82,7 @@ def main():
     {hook}
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     torch.manual_seed(dist.get_rank())
-    for step in range(6):
+    for step in range(9):
         optimizer.zero_grad()
         {walked}
         loss.backward()
@@ -96,6 +96,7 @@ LOSS = "loss = model(torch.randn(3, 4)).pow(2).mean()"
 BYPASSED = LOSS.replace("model(", "model.module(")
 WRAPPED = "DistributedDataParallel(nn.Linear(4, 2))"
 AVERAGE = "[dist.all_reduce(p.data) or p.data.div_(2) for p in model.parameters()]"
+HALF = "half = DistributedDataParallel.__new__(DistributedDataParallel); nn.Module.__init__(half)"
 OF_SUMS = "model.register_comm_hook(None, lambda state, bucket: torch.futures.Future())"
 
 
@@ -109,8 +110,12 @@ OF_SUMS = "model.register_comm_hook(None, lambda state, bucket: torch.futures.Fu
         # The program averages the parameters itself; wraps nothing; has what reduces in its own way.
         (WRAPPED, "", BYPASSED, AVERAGE, False),
         (WRAPPED, "", BYPASSED, f"if step % 2: {AVERAGE}", False),
+        (WRAPPED, "", BYPASSED, f"if step % 7 == 6: {AVERAGE}", False),
         ("nn.Linear(4, 2)", "", LOSS, "", False),
         (WRAPPED, OF_SUMS, BYPASSED, "", False),
+        # One that its constructor has left half made stands beside it; a class of the program's is one, too.
+        (WRAPPED, HALF, BYPASSED, "", True),
+        ("type('Own', (DistributedDataParallel,), {})(nn.Linear(4, 2))", "", BYPASSED, "", True),
     ],
 )
 def test_what_only_the_run_shows_is_found(

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tapecheck.record.reduced import differing, drifted
+from tapecheck.record.reduced import differing, drifted, place_of
 from tapecheck.rules.finding import Evidence, Finding
 from tapecheck.rules.gradient_not_reduced.rule import GradientNotReduced
 from tapecheck.tape import End, Event, Measure, Root, Site, Span, Tape
@@ -90,7 +90,7 @@ def judged(
             notes = []
         result.append(dataclasses.replace(finding, evidence=evidence, notes=(*finding.notes, *notes)))
     told = {
-        label.span.line
+        place_of(label.span)
         for finding in result
         if finding.code == GradientNotReduced.code
         for label in finding.labels

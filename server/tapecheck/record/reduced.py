@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from tapecheck.rules.finding import Evidence, Finding, Label
 from tapecheck.rules.gradient_not_reduced.rule import GradientNotReduced
-from tapecheck.tape import Backward, Leaf, Measure, Named, Step, Tape
+from tapecheck.tape import Backward, Leaf, Measure, Named, Span, Step, Tape
 from tapecheck.tape.ranks import STEP
 
 _DIGEST = "step-digest"
@@ -84,9 +85,9 @@ def differing(finding: Finding, ranks: Mapping[int, Tape]) -> Evidence | None:
     return _Compared.of(ranks, lambda tape: _stepped(finding, tape)).evidence("confirmed", len(ranks))
 
 
-def drifted(ranks: Mapping[int, Tape], told: Collection[int]) -> Iterator[Finding]:
+def drifted(ranks: Mapping[int, Tape], told: Collection[tuple[str, int]]) -> Iterator[Finding]:
     """Yield a finding for each optimizer whose parameters DistributedDataParallel is to keep the same, and which stayed
-    others on each rank after a step with different gradients. Steps on the lines `told` are left out.
+    others on each rank after a step with different gradients. Steps on the lines `told`, of their files, are left out.
 
     Parameters that are the same again were averaged by the program itself, now and then.
     """
@@ -100,8 +101,13 @@ def drifted(ranks: Mapping[int, Tape], told: Collection[int]) -> Iterator[Findin
         )
         evidence = compared.evidence("found-by-run", len(tapes)) if steps else None
         walked = _before(tapes[0], number, steps[0]) if steps else None
-        if evidence is not None and walked is not None and walked[1].at.line not in told:
+        if evidence is not None and walked is not None and place_of(walked[1].at.span) not in told:
             yield _found(*walked, evidence)
+
+
+def place_of(span: Span) -> tuple[str, int]:
+    """Return a line with the name of its file: a run may call that by another path."""
+    return Path(span.file).name, span.line
 
 
 def _before(tape: Tape, optimizer: int, compared: int) -> tuple[Backward, Step] | None:

@@ -23,6 +23,10 @@ _GRADIENT = operator.attrgetter("grad")
 _SIZE = operator.itemgetter(0)
 _STEPS = 5
 """Steps of each optimizer, from each place, whose gradients are compared with those of the next one."""
+_LOOKS = 16
+"""Steps of each optimizer before which parameters that are kept the same in all processes are looked at; later, those
+after 2, 4, 8, ... steps.
+"""
 _MOST_OTHERS = 1000
 """So many leaves that are in no optimizer are known before those are forgotten that had no gradient and are gone."""
 _MOST = 16 << 20
@@ -32,6 +36,9 @@ _MOST_APART = 256
 """So many gradients of a step have a digest of their own on the tape of one of several processes, in the order that the
 optimizer has them in.
 """
+
+_MOST_LOOKED_AT = 64
+"""Parameters of an optimizer that are compared between the processes."""
 
 _EXACT = (1 << 52) - 1
 """The bits of a number that a tape keeps exactly."""
@@ -117,7 +124,11 @@ class UsedGradients(GradientsUsed):
         self.averaged: Dict[int, Dict[int, weakref.ref[Tensor]]] = {}
         """By optimizer: the place of each parameter that DistributedDataParallel keeps the same in all processes."""
         self.values: Dict[int, List[List[Tuple[int, int]]]] = {}
-        """By optimizer and step: the places of those parameters, with a digest of what they were before it."""
+        """By optimizer and look: the places of those parameters, with a digest of what they were before a step: each of
+        those that are compared, and some later ones.
+        """
+        self._to_average: Dict[int, weakref.ref[Tensor]] = {}
+        self._searches = 3
         self.idle: Dict[int, _Idle] = {}
         """By optimizer."""
         self.stepped: Set[int] = set()
@@ -164,6 +175,9 @@ class UsedGradients(GradientsUsed):
         place = self.recorder.tracer.lines().place
         here = self.from_place[number, place] = self.from_place.get((number, place), 0) + 1
         if here > _STEPS:
+            if number in self.values and (count <= _LOOKS or not (count - 1) & (count - 2)):
+                # A program that averages parameters now and then does so after a round number of steps.
+                self.values[number].append(self._values_of(number))
             return
         leaves = self.recorder.reader.leaves
         for p in params:
@@ -194,10 +208,7 @@ class UsedGradients(GradientsUsed):
         ]
         sized.sort(key=_SIZE)
         if number not in self.averaged and _of_several(self.recorder.torch):
-            known_to_be = set(map(id, averaged(self.recorder.torch)))
-            self.averaged[number] = {
-                index: weakref.ref(parameter) for index, parameter in enumerate(params) if id(parameter) in known_to_be
-            }
+            self.averaged[number] = self._averaged_of(params)
         kept: List[_Used] = []
         folded: Optional[List[int]] = [] if self.steps[number] <= _STEPS and _of_several(self.recorder.torch) else None
         apart: List[Tuple[int, int, int]] = []
@@ -222,10 +233,25 @@ class UsedGradients(GradientsUsed):
             self.apart.setdefault(number, []).append(sorted(apart)[:_MOST_APART])
             self.values.setdefault(number, []).append(self._values_of(number))
 
+    def _averaged_of(self, params: List[Tensor]) -> Dict[int, weakref.ref[Tensor]]:
+        """Return those of some parameters that are kept the same in all processes, by their places."""
+        found = self._known_to_be_averaged(params)
+        if not found and self._searches:
+            # Each goes through all objects there are.
+            self._searches -= 1
+            for parameter in averaged(self.recorder.torch):
+                self._to_average[id(parameter)] = weakref.ref(parameter)
+            found = self._known_to_be_averaged(params)
+        return found
+
+    def _known_to_be_averaged(self, params: List[Tensor]) -> Dict[int, weakref.ref[Tensor]]:
+        known = ((index, p, self._to_average.get(id(p))) for index, p in enumerate(params))
+        return {index: reference for index, p, reference in known if reference is not None and reference() is p}
+
     def _values_of(self, number: int) -> List[Tuple[int, int]]:
         """Return digests of the parameters of an optimizer that are kept the same in all processes, by their places."""
         found = []
-        for index, reference in itertools.islice(self.averaged[number].items(), _MOST_APART):
+        for index, reference in itertools.islice(self.averaged[number].items(), _MOST_LOOKED_AT):
             parameter = reference()
             value = self.recorder.reader.values.digest(parameter) if parameter is not None else None
             if value is not None:

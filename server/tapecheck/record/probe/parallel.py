@@ -93,11 +93,15 @@ def averaged(torch: ModuleType) -> Iterator[Tensor]:
     """
     import gc
 
-    kind = torch.nn.parallel.DistributedDataParallel
-    for model in [each for each in gc.get_objects() if type(each) is kind]:
-        alone = model.process_group.size() == torch.distributed.get_world_size()
-        if alone and not getattr(model, "_comm_hooks", True):
-            yield from (parameter for _, parameter in _parameters(model))
+    kind, several = torch.nn.parallel.DistributedDataParallel, torch.distributed.get_world_size()
+    # The type is asked, since an object may say anything of its class.
+    for model in [each for each in gc.get_objects() if issubclass(type(each), kind)]:
+        try:
+            if model.process_group.size() == several and not model._comm_hooks:
+                yield from (parameter for _, parameter in _parameters(model))
+        except (AttributeError, RuntimeError):
+            # Its constructor raised: it was left half made.
+            continue
 
 
 def _parameters(model: DistributedDataParallel) -> Iterator[Tuple[str, Tensor]]:
