@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from tapecheck.check import check
 from tapecheck.fixes import fixes_for
 from tapecheck.rules import Finding
+from tapecheck.rules.untrained_parameter import rule
 from tapecheck.rules.untrained_parameter.rule import UntrainedParameter
 from tapecheck.source import from_text
 from tapecheck.tape import GradientRead, GradientSet, InPlace, LeafEscape, LeftOut, Named
@@ -772,3 +774,20 @@ def test_layers_of_a_plain_list_take_turns(heads: str, forward: str, at: str, to
         assert findings[0].notes[-1].startswith("they are not registered as parameters of `net`")
     else:
         assert [one.code for one in findings if one.code == "TAPE405"] == []
+
+
+def test_a_longer_plain_list_costs_no_more_for_each_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which layers take turns is found out once, not anew for each of them."""
+    asked = Counter[int]()
+    group, added = rule._group, rule._added
+    monkeypatch.setattr(rule, "_group", lambda leaf: asked.update([leaf.id]) or group(leaf))
+    monkeypatch.setattr(rule, "_added", lambda reading, leaf: asked.update([leaf]) or added(reading, leaf))
+    forward = "return self.heads[at](self.body(x)).sum() + sum(one(x).sum() for one in self.heads)"
+    most = []
+    for count in (4, 16):
+        heads = f"[nn.Sequential(*[nn.Linear(4, 2) for _ in range(3)][:1]) for _ in range({count})]"
+        text = TURNS.format(heads=heads, forward=forward, at=0, frozen="pass")
+        assert "TAPE405" in [one.code for one in check(from_text(text, "train.py")).findings]
+        most.append(max(asked.values()))
+        asked.clear()
+    assert most[0] == most[1]

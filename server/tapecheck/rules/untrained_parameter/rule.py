@@ -19,7 +19,7 @@ from tapecheck.rules.gradients import (
     name_of,
     set_by_hand,
 )
-from tapecheck.rules.reading import MERGES, Reading, Run, plain
+from tapecheck.rules.reading import MERGES, Reading, Run, grouped, plain, remembered
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.untrained_parameter.facts import UntrainedParameterFacts
 from tapecheck.rules.untrained_parameter.renamed import given_up, renamed
@@ -264,8 +264,7 @@ def _reached(reading: Reading, leaf: Leaf, event: LeftOut) -> Run | None:
     if not adds or any(moment.fact != "yes" for moment in adds):
         return None
     # Layers of one plain list take turns: what one of them gets in one iteration, another gets in the next.
-    every = [one for each in _alike(reading, leaf, event) for one in _added(reading, each) if _outlives(leaf, one)]
-    first, last = min(every, key=_position, default=adds[0]), max(every, key=_position, default=adds[-1])
+    first, last = _in_turn(reading).get(leaf.id, (adds[0], adds[-1]))
     # Gradients that come at different times are not from losses of one step.
     apart = first.at.iteration != last.at.iteration or first.at.span != last.at.span
     steps = [step for _, step in reading.steps if step.optimizer == event.optimizer]
@@ -283,19 +282,38 @@ def _position(moment: Moment) -> int:
     return moment.position
 
 
+@remembered
+def _in_turn(reading: Reading) -> dict[int, tuple[Moment, Moment]]:
+    """Return for each leaf that an optimizer lacks the first and the last moment that adds to it, or to one that the
+    same line made for the same plain list or dict, in what is one iteration for both.
+    """
+    found: dict[int, tuple[Moment, Moment]] = {}
+    for event, lacked in grouped((event, leaf) for leaf, event in _left_out(reading)).items():
+        for alike in _alike(reading, event, lacked):
+            added = sorted((one for leaf in alike for one in _added(reading, leaf.id)), key=_position)
+            # There are few iterations, and many leaves that are each made in a round of their own.
+            ends = [(one[0], one[-1]) for one in grouped((one.at.iteration, one) for one in added).values()]
+            for same in grouped((leaf.at.iteration, leaf) for leaf in alike).values():
+                every = [one for pair in ends for one in pair if _outlives(same[0], one)]
+                if every:
+                    first, last = min(every, key=_position), max(every, key=_position)
+                    for leaf in same:
+                        found.setdefault(leaf.id, (first, last))
+    return found
+
+
+def _alike(reading: Reading, event: LeftOut, lacked: list[Leaf]) -> Iterable[list[Leaf]]:
+    """Return leaves that an optimizer lacks, with those that the same line made for the same plain list or dict."""
+    if not event.whole or event.registered:
+        return [[leaf] for leaf in lacked]
+    leaves = (leaf for leaf in map(reading.ledger.leaves.get, event.leaves) if leaf is not None)
+    return grouped(((_group(leaf), leaf.at.span), leaf) for leaf in leaves).values()
+
+
 def _outlives(leaf: Leaf, moment: Moment) -> bool:
     """Return whether a leaf is made in no other iteration than that of a moment."""
     running = dict(moment.at.iteration)
     return all(running.get(loop, index) == index for loop, index in leaf.at.iteration)
-
-
-def _alike(reading: Reading, leaf: Leaf, event: LeftOut) -> Iterator[int]:
-    """Yield a leaf, and those that the same line made for the same plain list or dict."""
-    leaves = reading.ledger.leaves
-    for number in event.leaves if event.whole and not event.registered else (leaf.id,):
-        other = leaves.get(number)
-        if other is not None and _group(other) == _group(leaf) and other.at.span == leaf.at.span:
-            yield number
 
 
 def _belongs(reading: Reading, run: Run, leaf: Leaf, event: LeftOut) -> bool:
