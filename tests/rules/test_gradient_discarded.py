@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from tapecheck.check import check
+from tapecheck.fixes import fixes_for
 from tapecheck.rules import Finding
 from tapecheck.source import from_text
 from tapecheck.tape import GradientRead, GradientSet, LeafEscape
+from tests.fixes.support import fixed
 from tests.rules.conftest import Builder
 
 Found = Callable[..., list[Finding]]
@@ -444,7 +446,6 @@ CLIP = "        nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
     ("old", "new"),
     [
         ("", ""),
-        (CLIP, f"        norm = {CLIP.strip()}\n        print(norm.item())\n"),
         (CLIP, CLIP.replace("clip_grad_norm_", "clip_grad_value_")),
         ("        loss.backward()", "        scaler.scale(loss).backward()\n        scaler.unscale_(optimizer)"),
         ("        optimizer.zero_grad()", "        for one in model.parameters():\n            one.grad = None"),
@@ -455,6 +456,8 @@ def test_gradients_are_clipped_for_a_step_that_never_comes(old: str, new: str) -
     findings = check(from_text(NO_STEP.replace(old, new), "train.py")).findings
     assert [(one.code, one.span.line, one.certain) for one in findings] == [("TAPE404", 10, True)]
     assert findings[0].message.startswith("no step uses the gradients of ")
+    if "one.grad = None" not in new:
+        assert findings[0].help == "call `optimizer.step()` before the gradients are cleared"
 
 
 @pytest.mark.parametrize(
@@ -464,6 +467,13 @@ def test_gradients_are_clipped_for_a_step_that_never_comes(old: str, new: str) -
         (CLIP, ""),
         (CLIP, f"{CLIP}        print([one.grad.norm() for one in model.parameters()])\n"),
         (CLIP, f"{CLIP}        [one.data.sub_(0.1 * one.grad) for one in model.parameters()]\n"),
+        # The norm is what is wanted.
+        (CLIP, f"        norm = {CLIP.strip()}\n        print(norm.item())\n"),
+        (CLIP, f"        print({CLIP.strip()})\n"),
+        (CLIP, f"        norms = []\n        norms.append({CLIP.strip()}.item())\n"),
+        (CLIP, CLIP.replace("1.0", "float('inf')")),
+        (CLIP, CLIP.replace("1.0", "max_norm=torch.inf")),
+        (CLIP, f"        if step % 2:\n            print({CLIP.strip()})\n        else:\n    {CLIP}"),
         (CLIP, f"{CLIP}        optimizer.step()\n"),
         (CLIP, f"{CLIP}        if loss < 1:\n            optimizer.step()\n"),
         ("scaler = ", "from elsewhere import begin\nbegin(optimizer)\nscaler = "),
@@ -476,3 +486,47 @@ def test_gradients_without_a_step_that_may_be_used(old: str, new: str) -> None:
     text = NO_STEP.replace(old, new)
     assert text != NO_STEP
     assert [one.code for one in check(from_text(text, "train.py")).findings if one.code == "TAPE404"] == []
+
+
+HELPER = """\
+def trained(model, optimizer):
+    for step in range(3):
+        model(torch.randn(5, 4)).pow(2).mean().backward()
+        clip(model)
+        optimizer.zero_grad()
+
+
+def clip(model):
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+
+
+trained(model, optimizer)
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("", "", 12),
+        ("        optimizer.zero_grad()", "        if step % 2:\n            optimizer.zero_grad()", 13),
+        ("        loss = model", "        optimizer.zero_grad()\n        loss = model", 13),
+        (NO_STEP[NO_STEP.index("for epoch") :], HELPER, 11),
+        # The scaler makes the step; model and loop do not know what the optimizer is called.
+        ("        loss.backward()", "        scaler.scale(loss).backward()\n        scaler.unscale_(optimizer)", 0),
+        ("optimizer.zero_grad()", "model.zero_grad()", 0),
+        ("optimizer = ", "other = torch.optim.SGD(model.parameters())\noptimizer = ", 0),
+    ],
+)
+def test_the_step_that_never_comes_is_made(old: str, new: str, line: int) -> None:
+    """Nothing else is offered: to clear nothing would make the gradients useless and the finding silent."""
+    text = NO_STEP.replace(old, new)
+    if "loss = model" in old:
+        text = text.replace("1.0)\n        optimizer.zero_grad()", "1.0)")
+    report = check(from_text(text, "train.py"))
+    (finding,) = report.findings
+    fixes = fixes_for(report, finding)
+    assert [fix.applicability for fix in fixes] == ["unsafe"] * bool(line)
+    for fix in fixes:
+        lines = fixed(text, fix).splitlines()
+        assert lines[line - 1].strip() == "optimizer.step()"
+        assert len(lines) == len(text.splitlines()) + 1

@@ -56,6 +56,8 @@ class Moment:
     """Of what is set or read: what is done with the values."""
     alone: bool = False
     """Of what is set or read: whether the program takes nothing of it but the change."""
+    call: str = ""
+    """Of what is cleared: how the program writes the call, where an optimizer clears what it has."""
 
     @property
     def shapes(self) -> bool:
@@ -143,7 +145,8 @@ class Gradients:
             case GradientRead(of=of):
                 self._add(of, Moment(position, "read", event.at, change=event.kind, alone=event.alone))
             case GradientCleared(leaf=leaf):
-                self._add(leaf, Moment(position, "cleared", event.at, to_none=event.to_none == "yes"))
+                to_none = event.to_none == "yes"
+                self._add(leaf, Moment(position, "cleared", event.at, to_none=to_none, call=event.call))
             case GradientSet(leaf=leaf):
                 self._add(leaf, Moment(position, "set", event.at, change=event.kind, alone=event.alone))
 

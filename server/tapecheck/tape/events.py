@@ -352,13 +352,15 @@ class GradientCleared:
     """The `.grad` of a leaf was dropped (`to_none` "yes") or filled with zeros in place ("no").
 
     `detached` says whether a gradient zeroed in place lost its graph too: `zero_grad(set_to_none=False)` detaches
-    it first, `grad.zero_()` and `grad.data.zero_()` do not (measured on torch 2.13).
+    it first, `grad.zero_()` and `grad.data.zero_()` do not (measured on torch 2.13). `call` is what was called as it is
+    written in the source, `self.optimizer.zero_grad`, where an optimizer clears what it has.
     """
 
     at: Site
     leaf: int
     to_none: Fact
     detached: Fact = "no"
+    call: str = ""
 
 
 @built_directly

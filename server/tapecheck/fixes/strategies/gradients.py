@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tapecheck.fixes.candidate import Candidate, Context
+from tapecheck.fixes.candidate import Candidate, Context, offered
 from tapecheck.fixes.code import Code, dotted, walk
 from tapecheck.fixes.edit import Change
 from tapecheck.rules.gradient_cut.facts import GradientCutFacts
 from tapecheck.rules.gradient_discarded.facts import GradientDiscardedFacts
 from tapecheck.source.nodes import is_read, of_kind
-from tapecheck.tape import Backward, Span
+from tapecheck.tape import Backward, Scaled, Span
 
 
 def steps_here(statement: ast.stmt, span: Span) -> bool:
@@ -48,7 +48,8 @@ def _cleared(context: Context) -> tuple[Span | None, list[Backward]]:
     """Return where gradients are cleared that a step lacks, and the backward calls that fill them."""
     facts, backwards = context.finding.facts, [backward for _, backward in context.backwards_here()]
     if isinstance(facts, GradientDiscardedFacts):
-        return facts.cleared, backwards
+        # Where no step is made, no other time is the right one.
+        return None if facts.stepless else facts.cleared, backwards
     if not isinstance(facts, GradientCutFacts) or facts.how != "cleared":
         return None, []
     filling = {label.span for label in context.labels("path")}
@@ -74,6 +75,23 @@ def clip_in_between(context: Context) -> Iterator[Candidate]:
     if change is not None:
         where = f"after the backward (line {place.lineno})" if after else f"before the step (line {place.lineno})"
         yield Candidate(f"Clip {where}", "The step then uses what the clip has made of the gradients.", [gone, change])
+
+
+def make_the_step(context: Context) -> Iterator[Candidate]:
+    """Make the step that a program lacks: behind the clip in the block that clears, otherwise before the clearing."""
+    code, facts = context.code, context.finding.facts
+    if not isinstance(facts, GradientDiscardedFacts) or not facts.step or facts.cleared is None:
+        return
+    clearing = code.statement_at(facts.cleared)
+    # Of a scaled loss, the scaler makes the step, and is updated then.
+    if not isinstance(clearing, ast.Expr) or next(context.events(Scaled), None) is not None:
+        return
+    clip = code.statement_at(facts.clipped) if facts.clipped is not None else None
+    same = clip is not None and code.function(clip) is code.function(clearing)
+    clip = code.beside(clearing, clip) if clip is not None and same else None
+    change = code.insert_before(clearing, [facts.step]) if clip is None else code.insert_after(clip, [facts.step])
+    where = f"before line {clearing.lineno}" if clip is None else f"after the clip (line {clip.lineno})"
+    yield from offered(f"Call `{facts.step}` {where}", "The parameters learn from now on.", change)
 
 
 def _stored_between(code: Code, moved: ast.stmt, place: ast.stmt) -> bool:

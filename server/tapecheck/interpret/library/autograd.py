@@ -690,15 +690,15 @@ class Autograd:
             set_to = GradientSet(at, leaf, source=source)
             self.world.writer.emit(GradientCleared(at, leaf, "yes") if value is None else set_to)
 
-    def clear(self, tensor: Tensor, node: ast.AST, to_none: Fact) -> None:
-        """zero_grad on one leaf."""
+    def clear(self, tensor: Tensor, node: ast.AST, to_none: Fact, call: str = "") -> None:
+        """zero_grad on one leaf; `call` is how the program writes that of an optimizer."""
         leaf = tensor.node if tensor.node is not None else _leaf_of(tensor)
         if tensor.grad is None or leaf is None:
             if leaf is not None and to_none == "yes":
-                self.world.writer.emit(GradientCleared(self.world.position.site(node), leaf, to_none))
+                self.world.writer.emit(GradientCleared(self.world.position.site(node), leaf, to_none, call=call))
             return
         detached: Fact = "no" if to_none == "yes" else "yes"
-        self.world.writer.emit(GradientCleared(self.world.position.site(node), leaf, to_none, detached))
+        self.world.writer.emit(GradientCleared(self.world.position.site(node), leaf, to_none, detached, call))
         if to_none == "yes":
             tensor.grad = None
             return

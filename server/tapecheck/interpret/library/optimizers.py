@@ -298,7 +298,7 @@ class Optimizers:
     def _zero_grad(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         wanted = concrete(argument(args, kwargs, 0, "set_to_none", True))
         for tensor in self._regrouped(owner, node).params:
-            self.torch.autograd.clear(tensor, node, "no" if wanted is False else "yes")
+            self.torch.autograd.clear(tensor, node, "no" if wanted is False else "yes", _called(node))
         return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable
 from collections.abc import Generator as PyGenerator
 
@@ -243,9 +244,12 @@ def _clip(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     given = argument(args, kwargs, 0, "parameters")
     # A threshold that was multiplied by the scale of the gradients is one for these.
     scales = any(scalers.of_scale(value) for value in (*args[1:], *kwargs.values()))
+    bound = concrete(argument(args, kwargs, 1, "clip_value" if "clip_value" in kwargs else "max_norm"))
+    # Under an infinite bound the gradients stay as they are: what is wanted is their norm.
+    how = "norm" if bound == math.inf else "clip_grad_norm_"
     for value in [given] if isinstance(given, Tensor) else list(torch.machine.elements(given, node)):
         if isinstance(value, Tensor):
-            torch.autograd.read(value, node, "" if scales else "clip_grad_norm_")
+            torch.autograd.read(value, node, "" if scales else how)
             torch.autograd.change_gradient(value, node, "clip_grad")
     return torch.world.graph.data("norm")
 

@@ -10,6 +10,14 @@ from tapecheck.tape import Span
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradientDiscardedFacts(Facts):
-    """`cleared` is the call that clears them."""
+    """`cleared` is the call that clears them.
+
+    `stepless` says that no optimizer of the program steps, and `clipped` is then where they are clipped for a step.
+    `step` is the call that lacks, as the program would write it where it clears; it is empty where that is not known,
+    or where more lacks.
+    """
 
     cleared: Span | None = None
+    stepless: bool = False
+    clipped: Span | None = None
+    step: str = ""

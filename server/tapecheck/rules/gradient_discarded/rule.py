@@ -81,11 +81,16 @@ class GradientDiscarded(Rule):
             Label(optimizer.at.span, f"`{optimizer.name}` is made here and makes no step", "step"),
         ]
         leaves = [name_of(reading, leaf) for leaf in sorted(one.leaves)]
+        step = f"{one.owner}.step()" if one.owner else ""
+        call = f"`{step}`" if step else f"`step()` of `{optimizer.name}`"
         return Finding(
             self.code, self.name, self.severity, home, message,
-            f"call `step()` of `{optimizer.name}` before the gradients are cleared",
+            f"call {call} before the gradients are cleared",
             (*labels, *called_from(reading, run.at, run.at)),
-            facts=GradientDiscardedFacts(parameters=tuple(leaves), cleared=one.cleared.at.span),
+            facts=GradientDiscardedFacts(
+                parameters=tuple(leaves), cleared=one.cleared.at.span,
+                stepless=True, clipped=one.clipped.at.span, step=step,
+            ),
             notes=(f"{parameters_text(leaves) or 'the parameters'} keep the values that they were made with",),
         )  # fmt: skip
 

@@ -20,6 +20,8 @@ class Unstepped:
     cleared: Moment
     optimizer: Optimizer
     leaves: set[int]
+    owner: str
+    """What the program calls the optimizer where it clears; empty where that is not known, or there are several."""
 
 
 def unstepped(readings: Sequence[Reading]) -> list[Unstepped]:
@@ -57,13 +59,19 @@ def _lost(reading: Reading, run: Run) -> Unstepped | None:
             return None
         moments = [*_until_cleared(gradients, leaf, run.position)]
         between = moments[:-1]
-        if not between or moments[-1].kind != "cleared" or any(one.change != "limit" for one in between):
+        if not between or moments[-1].kind != "cleared" or not all(map(_only_clips, between)):
             return None
         clips.append(between[0])
         clears.append(moments[-1])
     first = min(clears, key=lambda moment: moment.position)
-    numbers = gradients.steppable[leaves[0]]
-    return Unstepped(reading, run, clips[0], first, reading.optimizers[min(numbers)], set(leaves))
+    numbers = set().union(*(gradients.steppable[leaf] for leaf in leaves))
+    owner = first.call.rpartition(".")[0] if len(numbers) == 1 else ""
+    return Unstepped(reading, run, clips[0], first, reading.optimizers[min(numbers)], set(leaves), owner)
+
+
+def _only_clips(moment: Moment) -> bool:
+    """Return whether a gradient is clipped and nothing else: who takes the norm that this returns measures."""
+    return moment.change == "limit" and moment.alone
 
 
 def _until_cleared(gradients: Gradients, leaf: int, position: int) -> Iterator[Moment]:
@@ -80,8 +88,7 @@ def _is_used(gradients: Gradients, run: Run) -> bool:
     for leaf in run.executed:
         if leaf in gradients.steppable and not gradients.followed(leaf):
             return True
-        if any(
-            one.kind != "cleared" and one.change != "limit" for one in _until_cleared(gradients, leaf, run.position)
-        ):
+        moments = _until_cleared(gradients, leaf, run.position)
+        if not all(one.kind == "cleared" or _only_clips(one) for one in moments):
             return True
     return False
