@@ -356,3 +356,48 @@ def test_what_switches_the_sync_off_is_named(line: str, said: str) -> None:
     assert finding.code == "TAPE601"
     assert finding.message.endswith(said)
     assert ("require_backward_grad_sync" in finding.help) == ("off in" in said)
+
+
+LATE = """\
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group("gloo")
+net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+{before}
+model = DistributedDataParallel(net)
+{after}
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(3):
+    optimizer.zero_grad()
+    loss = model(torch.randn(6, 4)).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+    {last}
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("net[0].requires_grad_(False)", "net[0].requires_grad_(True)"),
+        ("last = net.pop(2)", "net.append(last)"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("last", "told"),
+    [
+        ("pass", True),
+        ("dist.all_reduce(loss.detach())", True),
+        ("with torch.no_grad():\n        [dist.all_reduce(one.div_(2)) for one in net.parameters()]", False),
+        ("for one in net.parameters():\n        dist.all_reduce(one.data); one.data /= 2", False),
+        ("for one in net.parameters():\n        dist.broadcast(one.detach(), 0)", False),
+    ],
+)
+def test_who_averages_late_parameters_by_hand_lets_their_steps_differ(
+    before: str, after: str, last: str, told: bool
+) -> None:
+    text = LATE.format(before=before, after=after, last=last)
+    assert [one.code for one in check(from_text(text, "train.py")).findings] == ["TAPE601"] * told

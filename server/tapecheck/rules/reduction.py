@@ -195,6 +195,7 @@ class Reductions:
         self._computed.clear()
         # Where parameters are averaged in place of gradients, the steps between are each process's own.
         own = {reducer for reducer, one in self._reducers.items() if not one.leaves.isdisjoint(event.leaves)}
+        own.update(self._late[leaf].id for leaf in self._late.keys() & set(event.leaves))
         self.unreduced = [each for each in self.unreduced if each.local.wrapper.id not in own]
 
     def _call(self, call: WrapperCall) -> None:

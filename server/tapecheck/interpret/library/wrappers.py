@@ -182,7 +182,8 @@ def collective(torch: Torch, path: str, args: Args, node: ast.AST) -> None:
 
 def _leaves(world: World, given: list[Tensor]) -> dict[int, None]:
     """Return the parameters of wrapped models among tensors, or whose memory these are: `parameter.data`."""
-    averaged = world.modes.averaged
+    # What became trainable after the wrapping is averaged by nobody but the program.
+    averaged = world.modes.averaged | world.modes.unwatched
     found = [averaged.get(value.storage.id) for value in given]
     cuts = [world.writer.ledger.cuts[number] for value in given for number in value.cuts]
     found += [leaf for cut in cuts if cut.how in ("data", "detach") for leaf in cut.nodes if leaf in averaged.values()]
@@ -390,13 +391,15 @@ def _late(torch: Torch, state: ParallelState) -> tuple[int, ...]:
     """Return the parameters of a wrapped model that were frozen, or not there, when it was wrapped."""
     averaged = torch.world.modes.averaged
     leaves = set(averaged.values())
-    return tuple(
-        each.node
+    late = {
+        each.storage.id: each.node
         for _, each in torch.nn.named_parameters(state.model)
         if each.node is not None and each.is_leaf and each.graph == "yes"
         and (state.complete or each.storage.id in state.frozen)
         and each.storage.id not in averaged and each.node not in leaves
-    )  # fmt: skip
+    }  # fmt: skip
+    torch.world.modes.unwatched.update(late)
+    return tuple(late.values())
 
 
 def call_compiled(torch: Torch, state: CompiledState, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

@@ -76,6 +76,8 @@ class Modes:
         """How many saved-tensor hooks are in force: they take what is saved, and its version is not looked at."""
         self.averaged: dict[int, int] = {}
         """The leaves of models in DistributedDataParallel, by their storages."""
+        self.unwatched: dict[int, int] = {}
+        """Those that became trainable after the wrapping."""
         self.sharded: set[int] = set()
         """The storages of parameters that FSDP2 gathers anew for each walk: a step changes only shards."""
         self.of_shards: dict[int, int | None] = {}
