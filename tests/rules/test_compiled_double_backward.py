@@ -59,6 +59,7 @@ NETWORKS = {
     "doubled": "lambda x: x * 2",
     "shifted": "lambda x: x + other",
     "scaled": "lambda x: x * other",
+    "a view of a product": "lambda x: (x * other).t()",
     "convolved": "nn.Sequential(nn.Conv1d(4, 4, 1), nn.Hardtanh())",
 }
 USED = {"alone": "net(x)", "squared": "net(x).pow(2)", "of a square": "net(x * x)", "beside": "net(x) + other * x"}
@@ -79,3 +80,18 @@ def test_a_gradient_through_compiled_code_has_a_graph_whatever_is_compiled(netwo
             raised = str(error)
         assert ("double backward" in raised) is bool(raised)
         assert found == ([("TAPE604", True)] if raised else []), program
+
+
+@pytest.mark.parametrize("view", ["x.t()", "x.view(-1)", "x.view(2, 8).view(4, 4).t()"])
+def test_a_view_of_what_a_compiled_call_is_given_is_made_anew_behind_it(view: str) -> None:
+    for taken in (*TAKEN[:1], "(g * x).sum()", "(y.mean() + g.norm())"):
+        program = ANY.format(network=f"lambda x: {view}", used="net(x)", taken=taken)
+        found = [one.code for one in check(from_text(program, "train.py")).findings]
+        pytest.importorskip("torch")._dynamo.reset()
+        try:
+            exec(compile(program, "train.py", "exec"), {})
+            raised = ""
+        except RuntimeError as error:
+            raised = str(error)
+        assert found == (["TAPE103"] if "does not require grad" in raised else []), program
+        assert "double backward" not in raised

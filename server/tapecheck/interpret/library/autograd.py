@@ -69,6 +69,7 @@ from tapecheck.tape import (
 )
 from tapecheck.tape.ledger import GRADIENT
 from tapecheck.torchfacts import OpFact
+from tapecheck.torchfacts.donated import may_be_view
 
 _MESSAGES = {
     "donated": "This backward function was compiled with non-empty donated buffers which requires create_graph=False "
@@ -212,7 +213,7 @@ class Autograd:
         self, number: int, wanted: Collection[int], chain: tuple[int, Fact] | None, at: ast.AST
     ) -> Iterator[tuple[int, tuple[int, Fact]]]:
         """Yield the gradients with a graph that a node gives those of its inputs that are wanted."""
-        if (region := self.world.writer.ledger.regions.get(number)) is not None and region.call.whole == "yes":
+        if self._is_compiled(number):
             # What a compiled backward gives has a graph of its own, whatever the gradients hang on.
             inputs = [number] if chain is None else [number, chain[0]]
             made: tuple[int, Fact] = self._gradient_node(inputs, [], "yes", "yes", at), "yes"
@@ -230,6 +231,19 @@ class Autograd:
                     built = self._one_gradient(number, known, name, position, chain, at)
                     if built is not None:
                         yield to, built
+
+    def _is_compiled(self, number: int) -> bool:
+        """Whether a node is certainly part of a compiled call; views of what that is given are made anew behind it."""
+        ledger, ahead = self.world.writer.ledger, [number]
+        while ahead:
+            one = ahead.pop()
+            region = ledger.regions.get(one)
+            if region is None:
+                continue
+            if region.call.whole != "yes" or not may_be_view(ledger.nodes[one].op):
+                return region.call.whole == "yes"
+            ahead += ledger.nodes[one].inputs
+        return False
 
     def _one_gradient(
         self, number: int, known: _Known, name: str, position: int, chain: tuple[int, Fact] | None, at: ast.AST
