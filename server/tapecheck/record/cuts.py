@@ -91,7 +91,7 @@ def _cuts(
     name: str, source: Source, parameters: Sequence[str], sources: Sequence[tuple[str, Source]]
 ) -> Iterator[_Cut]:
     stack: list[tuple[ast.AST, frozenset[str]]] = [(source.tree, frozenset())]
-    before = _stored_before(source.tree)
+    before, called = _stored_before(source.tree), set[int]()
     while stack:
         node, stored = stack.pop()
         if name_called(node) in _TELLING:
@@ -107,13 +107,13 @@ def _cuts(
             if all(_is_read(parameter, set(_read(node))) for parameter in parameters):
                 where = _called(node.name, sources) if isinstance(node, ast.FunctionDef) else None
                 yield _Cut(where or _span(name, source, region))
-        if isinstance(node, ast.expr) and _is_cut(node):
+        if isinstance(node, ast.Call):
+            # What is called is a method, whatever its name: `self.data()`.
+            called.add(id(node.func))
+        if isinstance(node, ast.expr) and id(node) not in called and _is_cut(node):
             names = {inner.id for inner in of_kind(node, ast.Name)}
             yield _Cut(_span(name, source, node), carried=bool(names & stored))
-        # What is called is a method, whatever its name: `self.data()`.
-        called = node.func if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
-        below = [*ast.iter_child_nodes(called)] if called is not None else []
-        stack.extend((child, stored) for child in (*below, *ast.iter_child_nodes(node)) if child is not called)
+        stack.extend((child, stored) for child in ast.iter_child_nodes(node))
 
 
 def _stored(tree: ast.AST) -> set[str]:

@@ -243,9 +243,9 @@ def _starved(story: Story) -> Finding | None:
             ("{} never received a gradient from any backward", "{} never received a gradient"), names, known
         )
         advice = "compute the loss with them, or do not give them to the optimizer"
-        notes = ("what keeps it away was not seen: an unused layer, a value without graph, a replaced parameter",)
-        if half:
-            notes = ("its layer has others that got gradients: a derivative does not depend on what is only added",)
+        unseen = "what keeps it away was not seen: an unused layer, a value without graph, a replaced parameter"
+        added = "its layer has others that got gradients: a derivative does not depend on what is only added"
+        notes = (added if half else unseen,)
         others = [story.leaf_text(one) for one in story.left_out if one in leaves and leaves[one].parameter]
         if len(others) == len(never):
             it, was = ("it", "this one was") if len(never) == 1 else ("them", "these were")

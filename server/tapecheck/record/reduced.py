@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tapecheck.rules.finding import Evidence, Finding, Label
 from tapecheck.rules.gradient_not_reduced.rule import GradientNotReduced
@@ -15,6 +15,14 @@ from tapecheck.tape.ranks import STEP
 _DIGEST = "step-digest"
 _APART = "gradient-digest"
 _VALUE = "parameter-digest"
+
+
+class _Digest(NamedTuple):
+    """A measure of the recorder's that is compared between ranks; the first of its numbers is that of an optimizer."""
+
+    kind: str
+    numbers: list[int]
+    value: float
 
 
 @dataclass(slots=True)
@@ -28,40 +36,25 @@ class _Compared:
     apart: dict[tuple[int, int, int], set[float]] = field(default_factory=dict)
     """By step, optimizer and place of a parameter: those of its gradient."""
     named: dict[tuple[int, int, int], str] = field(default_factory=dict)
-    values: dict[tuple[int, int, int], list[float]] = field(default_factory=dict)
-    """By step, optimizer and place of a parameter that is to be the same in all processes: what it was before the step;
-    with the number after the last compared step, what it was in the end.
+    values: dict[tuple[int, int], dict[int, list[float]]] = field(default_factory=dict)
+    """By optimizer and place of a parameter that is to be the same in all processes, and by the number of a look: what
+    it was. The first looks are before the compared steps, the last one is in the end.
     """
 
-    @classmethod
-    def of(cls, ranks: Mapping[int, Tape], optimizers_of: Callable[[Tape], set[int]]) -> _Compared:
-        found = cls()
-        for tape in ranks.values():
-            optimizers, names = optimizers_of(tape), _names(tape)
-            for event in tape.events:
-                kind, *numbers = event.name.split(":") if isinstance(event, Measure) else ("",)
-                if kind in (_DIGEST, _APART, _VALUE) and int(numbers[0]) in optimizers:
-                    assert isinstance(event, Measure)
-                    found._add(kind, [*map(int, numbers)], event.value, names)
-        return found
-
-    def _add(self, kind: str, numbers: Sequence[int], value: float, names: Mapping[int, str]) -> None:
-        number, second, *about = numbers
-        if kind == _DIGEST:
-            self.digests.setdefault((number, second), set()).add(value)
-        elif kind == _VALUE:
-            self.values.setdefault((second, number, about[0]), []).append(value)
+    def add(self, digest: _Digest, names: Mapping[int, str]) -> None:
+        """Add what one rank has measured; `names` are those of its leaves."""
+        number, second, *about = digest.numbers
+        if digest.kind == _DIGEST:
+            self.digests.setdefault((number, second), set()).add(digest.value)
+        elif digest.kind == _VALUE:
+            self.values.setdefault((number, about[0]), {}).setdefault(second, []).append(digest.value)
         else:
-            self.apart.setdefault((second, number, about[0]), set()).add(value)
+            self.apart.setdefault((second, number, about[0]), set()).add(digest.value)
             self.named.setdefault((second, number, about[0]), names.get(about[1], ""))
 
     def stays_apart(self, step: int, optimizer: int, place: int, ranks: int) -> bool:
         """Return whether a parameter was another on each of so many ranks whenever it was looked at after a step."""
-        later = [
-            values
-            for (look, number, index), values in self.values.items()
-            if look > step and (number, index) == (optimizer, place)
-        ]
+        later = [values for look, values in self.values.get((optimizer, place), {}).items() if look > step]
         return bool(later) and all(len(values) == ranks and len(set(values)) > 1 for values in later)
 
     def evidence(self, verdict: Literal["confirmed", "found-by-run"], ranks: int) -> Evidence | None:
@@ -82,7 +75,13 @@ def differing(finding: Finding, ranks: Mapping[int, Tape]) -> Evidence | None:
 
     That they were the same shows nothing: all ranks may have had the same data.
     """
-    return _Compared.of(ranks, lambda tape: _stepped(finding, tape)).evidence("confirmed", len(ranks))
+    compared = _Compared()
+    for tape in ranks.values():
+        optimizers, names = _stepped(finding, tape), _names(tape)
+        for digest in _digests(tape):
+            if digest.numbers[0] in optimizers:
+                compared.add(digest, names)
+    return compared.evidence("confirmed", len(ranks))
 
 
 def drifted(ranks: Mapping[int, Tape], told: Collection[tuple[str, int]]) -> Iterator[Finding]:
@@ -92,8 +91,12 @@ def drifted(ranks: Mapping[int, Tape], told: Collection[tuple[str, int]]) -> Ite
     Parameters that are the same again were averaged by the program itself, now and then.
     """
     tapes = [*ranks.values()]
-    for number in sorted({event.optimizer % STEP for event in tapes[0].events if isinstance(event, Step)}):
-        compared = _Compared.of(ranks, lambda tape, number=number: {number})  # type: ignore[misc]
+    by_optimizer: dict[int, _Compared] = {}
+    for tape in tapes:
+        names = _names(tape)
+        for digest in _digests(tape):
+            by_optimizer.setdefault(digest.numbers[0], _Compared()).add(digest, names)
+    for number, compared in sorted(by_optimizer.items()):
         steps = sorted(
             step
             for (step, _, place), values in compared.apart.items()
@@ -103,6 +106,14 @@ def drifted(ranks: Mapping[int, Tape], told: Collection[tuple[str, int]]) -> Ite
         walked = _before(tapes[0], number, steps[0]) if steps else None
         if evidence is not None and walked is not None and place_of(walked[1].at.span) not in told:
             yield _found(*walked, evidence)
+
+
+def _digests(tape: Tape) -> Iterator[_Digest]:
+    for event in tape.events:
+        if isinstance(event, Measure):
+            kind, *numbers = event.name.split(":")
+            if kind in (_DIGEST, _APART, _VALUE):
+                yield _Digest(kind, [*map(int, numbers)], event.value)
 
 
 def place_of(span: Span) -> tuple[str, int]:

@@ -80,22 +80,24 @@ def _model(traceback: Optional[TracebackType]) -> Optional[DistributedDataParall
 
 def _only(torch: ModuleType) -> Optional[DistributedDataParallel]:
     """Return the one DistributedDataParallel there is: the backward does not lead to it."""
+    found = _wrappers(torch)
+    return found[0] if len(found) == 1 else None
+
+
+def _wrappers(torch: ModuleType) -> List[DistributedDataParallel]:
+    """Return all that there are. The type is asked, since an object may say anything of its class."""
     import gc
 
     kind = torch.nn.parallel.DistributedDataParallel
-    found = [each for each in gc.get_objects() if type(each) is kind]
-    return found[0] if len(found) == 1 else None
+    return [each for each in gc.get_objects() if issubclass(type(each), kind)]
 
 
 def averaged(torch: ModuleType) -> Iterator[Tensor]:
     """Yield the parameters whose gradients DistributedDataParallel averages over all processes: those of models that no
     hook of the program reduces in another way.
     """
-    import gc
-
-    kind, several = torch.nn.parallel.DistributedDataParallel, torch.distributed.get_world_size()
-    # The type is asked, since an object may say anything of its class.
-    for model in [each for each in gc.get_objects() if issubclass(type(each), kind)]:
+    several = torch.distributed.get_world_size()
+    for model in _wrappers(torch):
         try:
             if model.process_group.size() == several and not model._comm_hooks:
                 yield from (parameter for _, parameter in _parameters(model))
