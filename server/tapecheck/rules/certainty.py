@@ -244,9 +244,9 @@ def _rests_on(rule: Rule, finding: Finding, readings: Iterable[Reading]) -> Iter
             continue
         built = _built(finding, reading) if rule.raises else None
         begin = min((reading.positions_at[place][0] for place in lines if place in reading.positions_at), default=0)
-        end, needed = _end(rule, finding, reading, lines), _caused_by(reading, lines)
         late = _is_late(rule.only_last(finding, reading), reading)
-        cause = _Cause(rule, reading, _chain(reading, lines), end, built, begin, late, needed)
+        end = _end(rule, finding, reading, lines)
+        cause = _Cause(rule, reading, lines, _chain(reading, lines), end, built, begin, late)
         for position, event in reading.assumed:
             touches = cause.touched_by(event, position)
             if touches and event.kind == "effect" and rule.spares(finding, reading, event, position):
@@ -261,20 +261,19 @@ def _rests_on(rule: Rule, finding: Finding, readings: Iterable[Reading]) -> Iter
 
 @dataclass(frozen=True, slots=True)
 class _Cause:
-    """What a finding of a rule comes from on one tape: the nodes and leaves of its `chain`, all there at event `end`;
-    `built` is where the graph was built that its backward certainly fails in, if one does, `begin` where a line of it
-    ran first, `needed` what its lines walk, keep, cut or change, and what that was surely computed from. `late` says
-    that it is about iterations that a loop has only if it is as long as assumed.
+    """What a finding of a rule comes from on one tape: the nodes and leaves of the `chain` of its `lines`, all there at
+    event `end`; `built` is where the graph was built that its backward certainly fails in, if one does, `begin` where a
+    line of it ran first. `late` says that it is about iterations that a loop has only if it is as long as assumed.
     """
 
     rule: Rule
     reading: Reading
+    lines: frozenset[tuple[str, int]]
     chain: set[int]
     end: int
     built: int | None
     begin: int
     late: bool
-    needed: Set[int]
 
     def touched_by(self, event: Assumed, position: int) -> bool | None:
         """Return whether an assumption touches the chain; None where the finding does not rest on it at all."""
@@ -288,8 +287,9 @@ class _Cause:
             return True if met and (rule.raises or self.late) else None
         if event.kind == "part":
             # Where a backward has come to it, it has one; what is missing does not depend on it.
-            needed = not self.needed.isdisjoint(event.about) and self.reading.confirmed.isdisjoint(event.about)
-            return True if needed and not rule.of_absence else None
+            if rule.of_absence or not self.reading.confirmed.isdisjoint(event.about):
+                return None
+            return True if not _caused_by(self.reading, self.lines).isdisjoint(event.about) else None
         if rule.lasting and event.kind == "skipped":
             # What ends what lasts may be anywhere, most likely where it comes about.
             return self.begin < position < self.end

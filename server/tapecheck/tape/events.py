@@ -750,8 +750,6 @@ AssumptionKind = Literal[
     "count", "default", "exception", "limit", "condition", "setting", "length", "skipped", "caller",
     "contents", "part",
 ]  # fmt: skip
-NOTHING = (0,)
-"""What an assumption is about that no node and no leaf hangs on: none has that number."""
 """What is not visible:
 
 - "result": whether what an opaque callee returns has a graph
@@ -769,12 +767,14 @@ NOTHING = (0,)
 - "exception": whether an exception of Python's own, which the dry run expects and has gone on past, is raised
 - "limit": what the work limit has left out: code behind the end of a way, other answers to a condition
 - "condition": how a condition comes out that hangs on code which is not visible
-- "length": that a loop goes on for longer than two iterations where code which is not visible has its length
+- "length": that a loop goes on for longer than two iterations, or comes to a guard, where its length is not visible
 - "skipped": what a part of the text does that does not parse
 - "contents": what an opaque callee puts into a container without graphs that it is given
 - "caller": that recording is on where a function is called which nobody in its project calls
 - "setting": that an option has not got the default with which a condition comes out otherwise
 """
+NOTHING = (0,)
+"""What an assumption is about that no node and no leaf hangs on: none has that number."""
 
 
 @built_directly

@@ -202,7 +202,7 @@ class _Loop:
             self.world.assumptions.enter(self, "length", text, place)
 
     def is_longer(self, index: int, place: ast.expr) -> None:
-        """Note, once, that it goes over more elements than any of its kind do, for nobody knows how many there are."""
+        """Note, once, that it is taken on to a guard behind so many elements: nobody knows how many there are."""
         if not self.far:
             self.far = True
             text = f"`{syntax.text_of(place)}` has more than {index} elements"
@@ -330,8 +330,8 @@ def _leave_for(loop: _Loop, node: ast.For | ast.AsyncFor, stream: Stream, signal
         more = "no"
     if signal is None and more != "no":
         # A generator is as long as it turns out to be.
-        unknown = length is None or (stream.sequential and length > limits.COUNTABLE)
-        _forget_counters(loop, None if length is None or unknown else length - index)
+        known = length is not None and not (stream.sequential and length > limits.COUNTABLE)
+        _forget_counters(loop, length - index if length is not None and known else None)
         _end_of(node, stream, loop.env)
     settled = stream.length_settled
     loop.leave(more, settled=settled, ahead=settled and signal is None and loop.has_ahead())

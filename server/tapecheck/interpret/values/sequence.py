@@ -92,10 +92,10 @@ class Container(BaseValue):
         None where nobody has.
         """
         if self.more & MORE:
-            size = size_of(self, len(self.items), self.more, asked=False)
+            length = _length_of(self, len(self.items), self.more)
             # It is settled on first: what asks for the length within the loop gets the number that the loop goes by.
-            most = bound_length(size, max(limits.LOOP_BOUND, len(self.items))) if isinstance(size, Unknown) else None
-            return most if isinstance(size, Unknown) and size.bounds is not None else None
+            most = bound_length(length, max(limits.LOOP_BOUND, len(self.items)))
+            return None if length.bounds is None else most
         size = size_of(self, len(self.items), self.more)
         if not isinstance(size, Unknown):
             return len(self.items)
@@ -489,22 +489,22 @@ def like_last(items: Sequence[Value]) -> Value:
     return items[-1] if items and behaviour(items[-1]).typical else Unknown("item")
 
 
-def size_of(owner: Container, count: int, rest: int, *, asked: bool = True) -> Value:
-    """Return how many elements a container has of which `count` are known: the same until it changes.
-
-    `asked` says that the program asks for it, and may reckon with it from then on: it is known to have bounds then.
-    """
+def size_of(owner: Container, count: int, rest: int) -> Value:
+    """Return how many elements a container has of which `count` are known: the same until it changes."""
     if not rest:
         return count
-    known: tuple[int, int, Unknown] | None = getattr(owner, "sized", None)
-    if known is not None and known[:2] == (count, rest):
-        length = known[2]
-    else:
-        length = Unknown.whole("len")
-        owner.sized = (count, rest, length)
-    if asked and length.bounds is None:
+    length = _length_of(owner, count, rest)
+    if length.bounds is None:
         length.bounds = (0 if rest & PICKED else count, math.inf if rest & MORE else count)
-    return length.itself() if asked else length
+    return length.itself()
+
+
+def _length_of(owner: Container, count: int, rest: int) -> Unknown:
+    """Return the same where nobody knows it: without bounds as long as the program has not asked for it."""
+    known: tuple[int, int, Unknown] | None = getattr(owner, "sized", None)
+    if known is None or known[:2] != (count, rest):
+        known = owner.sized = (count, rest, Unknown.whole("len"))
+    return known[2]
 
 
 def note_first_graph(machine: Interpreter, before: Value, value: Value) -> None:

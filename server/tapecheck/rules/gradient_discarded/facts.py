@@ -13,8 +13,8 @@ class GradientDiscardedFacts(Facts):
     """`cleared` is the call that clears them.
 
     `stepless` says that no optimizer of the program steps, and `clipped` is then where they are clipped for a step.
-    `step` is the call that lacks, as the program would write it where it clears; it is empty where that is not known,
-    or where more lacks.
+    `step` is the missing call, as the program would write it where it clears; it is empty where that is not known, or
+    where more than that is missing.
     """
 
     cleared: Span | None = None

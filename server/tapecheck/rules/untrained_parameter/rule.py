@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Literal
 
 from tapecheck.rules.facts import Lacking
@@ -27,6 +28,7 @@ from tapecheck.rules.words import called_from, in_full, listed
 from tapecheck.tape import Leaf, LeftOut, Optimizer, Site, Span
 
 _ATTRIBUTE = re.compile(r"^(?:[^.\[]+\.)*?[^.\[]+\.[^.\[]+")
+_POSITION = attrgetter("position")
 
 
 class UntrainedParameter(Rule):
@@ -278,10 +280,6 @@ def _added(reading: Reading, leaf: int) -> list[Moment]:
     return [moment for moment in gradients_of(reading).moments(leaf) if moment.kind == "added"]
 
 
-def _position(moment: Moment) -> int:
-    return moment.position
-
-
 @remembered
 def _in_turn(reading: Reading) -> dict[int, tuple[Moment, Moment]]:
     """Return for each leaf that an optimizer lacks the first and the last moment that adds to it, or to one that the
@@ -290,13 +288,13 @@ def _in_turn(reading: Reading) -> dict[int, tuple[Moment, Moment]]:
     found: dict[int, tuple[Moment, Moment]] = {}
     for event, lacked in grouped((event, leaf) for leaf, event in _left_out(reading)).items():
         for alike in _alike(reading, event, lacked):
-            added = sorted((one for leaf in alike for one in _added(reading, leaf.id)), key=_position)
+            added = sorted((one for leaf in alike for one in _added(reading, leaf.id)), key=_POSITION)
             # There are few iterations, and many leaves that are each made in a round of their own.
             ends = [(one[0], one[-1]) for one in grouped((one.at.iteration, one) for one in added).values()]
             for same in grouped((leaf.at.iteration, leaf) for leaf in alike).values():
                 every = [one for pair in ends for one in pair if _outlives(same[0], one)]
                 if every:
-                    first, last = min(every, key=_position), max(every, key=_position)
+                    first, last = min(every, key=_POSITION), max(every, key=_POSITION)
                     for leaf in same:
                         found.setdefault(leaf.id, (first, last))
     return found
