@@ -20,6 +20,17 @@ v = net(t)
 """
 
 
+def raised_by(program: str) -> str:
+    """Run a program and return what it raises, empty where it comes to its end."""
+    # What other programs have compiled is none of this one's.
+    pytest.importorskip("torch")._dynamo.reset()
+    try:
+        exec(compile(program, "train.py", "exec"), {})
+    except RuntimeError as error:
+        return str(error)
+    return ""
+
+
 @pytest.mark.parametrize(
     ("first", "before", "certain"),
     [(12, "torch.zeros(12, 1)", True), (12, "torch.zeros(1, 1)", False), (1, "torch.zeros(1, 1)", True)],
@@ -30,13 +41,7 @@ def test_code_for_several_sizes_may_refuse_the_first_gradient(first: int, before
     (finding,) = check(from_text(program, "train.py")).findings
     assert (finding.code, finding.span.line, finding.certain) == ("TAPE604", 9, certain)
     assert any("donated buffers" in note for note in finding.notes) is not certain
-    # What other programs have compiled is none of this one's.
-    pytest.importorskip("torch")._dynamo.reset()
-    try:
-        exec(compile(program, "train.py", "exec"), {})
-        raised = ""
-    except RuntimeError as error:
-        raised = str(error)
+    raised = raised_by(program)
     assert ("double backward" if certain else "donated buffers") in raised
 
 
@@ -72,12 +77,7 @@ def test_a_gradient_through_compiled_code_has_a_graph_whatever_is_compiled(netwo
     for taken in TAKEN:
         program = ANY.format(network=NETWORKS[network], used=USED[used], taken=taken)
         found = [(one.code, one.certain) for one in check(from_text(program, "train.py")).findings]
-        pytest.importorskip("torch")._dynamo.reset()
-        try:
-            exec(compile(program, "train.py", "exec"), {})
-            raised = ""
-        except RuntimeError as error:
-            raised = str(error)
+        raised = raised_by(program)
         assert ("double backward" in raised) is bool(raised)
         assert found == ([("TAPE604", True)] if raised else []), program
 
@@ -87,11 +87,6 @@ def test_a_view_of_what_a_compiled_call_is_given_is_made_anew_behind_it(view: st
     for taken in (*TAKEN[:1], "(g * x).sum()", "(y.mean() + g.norm())"):
         program = ANY.format(network=f"lambda x: {view}", used="net(x)", taken=taken)
         found = [one.code for one in check(from_text(program, "train.py")).findings]
-        pytest.importorskip("torch")._dynamo.reset()
-        try:
-            exec(compile(program, "train.py", "exec"), {})
-            raised = ""
-        except RuntimeError as error:
-            raised = str(error)
+        raised = raised_by(program)
         assert found == (["TAPE103"] if "does not require grad" in raised else []), program
         assert "double backward" not in raised
