@@ -290,6 +290,9 @@ class _Cause:
             if rule.of_absence or not self.reading.confirmed.isdisjoint(event.about):
                 return None
             return True if not _caused_by(self.reading, self.lines).isdisjoint(event.about) else None
+        if event.kind == "module" and not self.reading.trained_leaves.isdisjoint(event.about):
+            # A backward from a loss that comes from nowhere else shows that it is one.
+            return None
         if rule.lasting and event.kind == "skipped":
             # What ends what lasts may be anywhere, most likely where it comes about.
             return self.begin < position < self.end

@@ -500,7 +500,7 @@ class Reading:
         for start in (start for run in self.runs if run.problem is None for start in run.backward.root_nodes):
             found.update(itertools.takewhile(lambda number: number not in found, self._come_through(start)))
         parts = {number for _, event in self.assumed if event.kind == "part" for number in event.about}
-        known = self._trained_leaves | {number for number, leaf in self.ledger.leaves.items() if not leaf.many}
+        known = self.trained_leaves | {number for number, leaf in self.ledger.leaves.items() if not leaf.many}
         for number in self._nodes:
             event = self.ledger.nodes[number]
             computed = event.op.endswith("Backward0") and number in self.ledger.provisional
@@ -510,7 +510,7 @@ class Reading:
         return found
 
     @cached_property
-    def _trained_leaves(self) -> set[int]:
+    def trained_leaves(self) -> set[int]:
         """Return the leaves that a backward has certainly come to, or that alone it can have come to."""
         found: set[int] = set()
         for run in self.runs:
@@ -565,7 +565,7 @@ class Reading:
         them.
         """
         leaves, provisional = self.ledger.leaves, self.ledger.provisional
-        known = self._trained_leaves | {number for number, leaf in leaves.items() if leaf.parameter and not leaf.many}
+        known = self.trained_leaves | {number for number, leaf in leaves.items() if leaf.parameter and not leaf.many}
         found = {number for number in known if leaves[number].parameter} | self.learned
         for number in self._nodes:
             event = self.ledger.nodes[number]

@@ -748,12 +748,13 @@ class Decision:
 AssumptionKind = Literal[
     "result", "effect", "base", "decorator", "context", "option", "value", "name", "loader",
     "count", "default", "exception", "limit", "condition", "setting", "length", "skipped", "caller",
-    "contents", "part",
+    "contents", "part", "module",
 ]  # fmt: skip
 """What is not visible:
 
 - "result": whether what an opaque callee returns has a graph
 - "part": whether a part of what a model gives that was handed in has the graph of the whole
+- "module": whether what is told to train or to evaluate is a module
 - "effect": what an opaque callee does to what it is given: train, differentiate, keep, freeze or clear it
 - "base": what a class inherits from a base class that is not visible
 - "decorator": what a decorator makes of the function that it is given

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tapecheck.interpret.explore import lived
@@ -260,20 +260,32 @@ def _arguments(machine: Machine, node: FunctionNode, function: Function, owners:
             # Callers seldom choose another mode; what only that shows is possible.
             unknowns.usually(value, default)
         if name in hints:
-            machine.torch.opaque_parameters(value, node)
+            _take_for_model(machine, value, hints[name], node)
         machine.world.assumptions.passed[id(value)] = value
         args.append(value)
     owner = args[0] if args else None
     own = attrs_of(owner)
-    for held in only((own.get(hint[5:]) for hint in hints if hint.startswith("self.")), Unknown):
-        machine.torch.opaque_parameters(held, node)
+    for held, known in _held(own, hints):
+        _take_for_model(machine, held, known, node)
     if isinstance(owner, Instance) and owner.cls is not None and owners:
         # What its constructor was given and one method trains or evaluates is a model in the others, too.
-        kept = (own.get(hint[5:]) for hint in _called_models(owner.cls.node) if hint.startswith("self."))
-        for held in only(kept, Unknown):
+        for held, known in _held(own, _called_models(owner.cls.node)):
             if held.part_of.within is None and held.part_of.owner is None:
-                machine.torch.opaque_parameters(held, node)
+                _take_for_model(machine, held, known, node)
     return args
+
+
+def _held(own: Mapping[str, Value], hints: Mapping[str, bool]) -> list[tuple[Unknown, bool]]:
+    """Return the attributes of an object that are treated as models, with whether it is known that they are."""
+    named = ((own.get(hint[5:]), known) for hint, known in hints.items() if hint.startswith("self."))
+    return [(held, known) for held, known in named if isinstance(held, Unknown)]
+
+
+def _take_for_model(machine: Machine, value: Unknown, known: bool, node: FunctionNode) -> None:
+    if known:
+        machine.torch.opaque_parameters(value, node)
+    else:
+        machine.torch.presumed_parameters(value, node)
 
 
 def _in_its_mode(started: Value, function: Function) -> Value:
@@ -297,10 +309,13 @@ _SETTING_UP = ("setUpClass", "setUp")
 _FUNCTION_BASES = frozenset(("torch.autograd.Function", "torch.autograd.function.Function"))
 _OF_FUNCTION = ("forward", "backward")
 _TRAINING = frozenset(("backward", "step", "zero_grad", "eval", "item", "detach"))
-_OF_MODELS = frozenset(("parameters", "named_parameters", "train", "eval", "zero_grad", "state_dict"))
+_OF_MODELS = frozenset(("parameters", "named_parameters", "zero_grad"))
+_PERHAPS_OF_MODELS = frozenset(("train", "eval", "state_dict"))
+"""Methods that a module has, and any other object may have as well."""
 
 
-def _called_models(node: ast.AST) -> set[str]:
-    """Names that a function treats as models: it asks them for parameters, trains or evaluates them."""
-    called = (call.func for call in of_kind(node, ast.Call))
-    return {ast.unparse(one.value) for one in called if isinstance(one, ast.Attribute) and one.attr in _OF_MODELS}
+def _called_models(node: ast.AST) -> dict[str, bool]:
+    """Return what a function treats as models, with whether it asks for parameters, or only trains or evaluates it."""
+    called = [call.func for call in of_kind(node, ast.Call) if isinstance(call.func, ast.Attribute)]
+    perhaps = {ast.unparse(one.value): False for one in called if one.attr in _PERHAPS_OF_MODELS}
+    return perhaps | {ast.unparse(one.value): True for one in called if one.attr in _OF_MODELS}

@@ -406,10 +406,11 @@ def _computed(
     looks = leaves.only_looks(torch, function)
     if not looks:
         torch.nn.ran(function, args, node)
-    if function.leaf is not None:
+    if function.leaf is not None and _is_run(torch, function, function.leaf, values, node):
         return _output(torch, function, function.leaf, values, node)
     if (run := _run_by_name(function)) is not None and run.leaf is not None:
-        return _output(torch, run, run.leaf, values, node)
+        if _is_run(torch, run, run.leaf, values, node):
+            return _output(torch, run, run.leaf, values, node)
     owner, whole = function.part_of.owner, _model_run(torch, function)
     if owner is not None and (function.node is not None or owner.cuts):
         values.append(owner)
@@ -433,6 +434,19 @@ def _computed(
     if not looks:
         _reworked(torch, passed, node, function.name)
     return result
+
+
+def _is_run(
+    torch: Torch, model: Unknown, parameters: Tensor, values: Sequence[Tensor | Unknown], node: ast.AST
+) -> bool:
+    """Return whether a call runs a module: what a method's name alone makes one is run on what may be a tensor."""
+    if not parameters.noted(Mark.PRESUMED):
+        return True
+    if not any(isinstance(one, Tensor) or one.may_be_tensor() for one in values):
+        return False
+    if parameters.node is not None:
+        torch.world.assumptions.note("module", f"`{model.name}` is a module", node, (parameters.node,))
+    return True
 
 
 def _run_by_name(function: Unknown) -> Unknown | None:
@@ -580,8 +594,8 @@ def _set_mode(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwarg
         opaque_parameters(torch, owner, node)
         owner.data = False
     elif owner.node is None and id(owner) in torch.world.assumptions.passed and not args and not kwargs:
-        # So is what was passed in.
-        opaque_parameters(torch, owner, node)
+        # So is what was passed in, as far as anybody knows.
+        presumed_parameters(torch, owner, node)
     return owner
 
 
@@ -698,4 +712,13 @@ def opaque_parameters(torch: Torch, owner: Unknown, node: ast.AST) -> Tensor:
         if owner.part_of.within is not None:
             # What is asked of its parts from now on is asked of its own parameters.
             owner.part_of = owner.part_of._replace(within=owner)
+    elif owner.leaf.extra is not None:
+        owner.leaf.extra[Mark.PRESUMED] = False
     return owner.leaf
+
+
+def presumed_parameters(torch: Torch, owner: Unknown, node: ast.AST) -> None:
+    """Take for a module what only the name of a method tells to be one, such as `eval`: a dataset may have that."""
+    if owner.leaf is None:
+        leaf = opaque_parameters(torch, owner, node)
+        leaf.extra = {**(leaf.extra or {}), Mark.PRESUMED: True}

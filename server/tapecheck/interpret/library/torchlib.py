@@ -153,6 +153,7 @@ class Torch:
     call_unknown = opaque.call_unknown
     opaque_result = opaque.opaque_result
     opaque_parameters = opaque.opaque_parameters
+    presumed_parameters = opaque.presumed_parameters
     opaque = opaque.opaque
 
     def call(self, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

@@ -62,6 +62,8 @@ class Mark(Enum):
     """One of several views of an operation: the version its memory had then."""
     PART_OF_GRADIENT = "part of gradient"
     """The tensor in whose `.grad` it lies: a view of that."""
+    PRESUMED = "presumed"
+    """Whether it stands for the parameters of what nothing but the name of a method tells to be a module."""
     PRECISION = "precision"
     """The method that makes a tensor have its type of floating numbers; unknown where that is."""
     SAVED = "saved"

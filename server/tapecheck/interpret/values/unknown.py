@@ -141,6 +141,10 @@ class Unknown(BaseValue):
             return "yes" if self.certain else "may"
         return "no" if self.data or self.concrete is not None else "open"
 
+    def may_be_tensor(self) -> bool:
+        """Return whether it is none of the kinds of values that are certainly no tensor."""
+        return self.concrete is None and self.kind not in _DATA
+
     def requires(self) -> Fact:
         borne = self.borne()
         return "may" if borne == "open" else borne
