@@ -365,7 +365,7 @@ def test_an_import_runs_no_file_again(tmp_path: Path, first: str, behind: str, t
     ("given", "other", "tried"),
     [
         ("faces.Faces('train')", "faces.Cars('train')", False),
-        ("faces.Faces('train')", "torch.utils.data.RandomSampler(args)", False),
+        ("faces.Faces('train')", "torch.utils.data.StackDataset(args)", False),
         ("faces.Faces('train')", "[torch.randn(4, 3)]", True),
         ("faces.Faces('train')", "torch.randn(8, 4, 3)", True),
         ("[torch.randn(4, 3)]", "faces.Cars('train')", True),

@@ -6,12 +6,12 @@ import ast
 from collections.abc import Callable
 
 from tapecheck.interpret.library import (
-    builtin,
     configurations,
     deepspeed,
     equations,
     ignite,
     lightning,
+    loaders,
     scalers,
     sharding,
     wrappers,
@@ -49,7 +49,7 @@ def _prepare(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node
     modules.machine.library.given_away(args, node, "prepare", told=True)
     # What its arguments say of DistributedDataParallel is not read.
     unused: Fact = "may" if owner.args else "no"
-    made = [wrappers.prepared(modules.torch, value, node, unused) for value in args]
+    made = [loaders.shared(wrappers.prepared(modules.torch, value, node, unused)) for value in args]
     if owner.lib == "lightning.Fabric":
         for value in made:
             wrappers.redirecting(value)
@@ -75,6 +75,14 @@ def _unsynced(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, nod
 
 def _accelerator_backward(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return modules.torch.autograd.backward_method(args[0], args[1:], kwargs, node)
+
+
+def _shared(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return loaders.shared(_same(modules, owner, args, kwargs, node))
+
+
+def _length(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return modules.machine.library.object_length(owner, node)
 
 
 def _same(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -199,7 +207,7 @@ OBJECTS: dict[str, dict[str, Handler]] = {
         "reduce": _gather, "unwrap_model": _unwrap, "accumulate": _context, "autocast": _autocast, "print": _ignore,
         "clip_grad_norm_": _ignore, "clip_grad_value_": _ignore, "wait_for_everyone": _ignore,
         "no_sync": _unsynced, "prepare_model": _prepare_model, "prepare_optimizer": _same,
-        "prepare_data_loader": _same, "prepare_scheduler": _same,
+        "prepare_data_loader": _shared, "prepare_scheduler": _same,
         "log": _ignore, "init_trackers": _ignore, "end_training": _ignore, "save_state": _ignore, "save": _ignore,
         "save_model": _ignore, "register_for_checkpointing": _ignore, "free_memory": _ignore, "profile": _context,
         "local_main_process_first": _context, "main_process_first": _context, "pad_across_processes": _gather,
@@ -235,7 +243,9 @@ OBJECTS: dict[str, dict[str, Handler]] = {
         "parse_json_file": configurations.parse, "parse_yaml_file": configurations.parse,
     },
     "torch.utils.hooks.RemovableHandle": {"remove": _remove},
-    "torch.utils.data.DataLoader": {"__len__": lambda modules, owner, a, k, n: builtin.length_of(owner)},
-    "torch.utils.data.TensorDataset": {"__len__": lambda modules, owner, a, k, n: builtin.length_of(owner)},
+    "torch.utils.data.DataLoader": {"__len__": _length},
+    "torch.utils.data.TensorDataset": {"__len__": _length},
+    "torch.utils.data.Subset": {"__len__": _length},
+    "torch.utils.data.ConcatDataset": {"__len__": _length},
 }  # fmt: skip
 """What the methods of these objects do, by the class and the name."""

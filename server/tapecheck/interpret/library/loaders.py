@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import ast
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.library.contract import Torch
-from tapecheck.interpret.library.states import DatasetState, LoaderState, kept, state_of
+from tapecheck.interpret.library.states import DatasetState, LoaderState, PartState, SamplerState, kept, state_of
 from tapecheck.interpret.objects.carry import has_graph
 from tapecheck.interpret.values import (
+    MORE_KEYWORDS,
+    NO_MODEL,
     Args,
     Instance,
     Kwargs,
+    Range,
     Stream,
     Tensor,
     Unknown,
@@ -19,6 +25,9 @@ from tapecheck.interpret.values import (
     argument,
     behaviour,
     bound_length,
+    concrete,
+    known_elements,
+    known_keywords,
 )
 
 
@@ -29,51 +38,256 @@ def dataset(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return made
 
 
+def subset(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Return a `Subset(dataset, indices)`."""
+    indices = argument(args, kwargs, 1, "indices")
+    made = _part(argument(args, kwargs, 0, "dataset"), _count(torch, indices, node))
+    made.attrs["indices"] = indices
+    return made
+
+
+def split(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Return the parts that `random_split(dataset, lengths)` makes, by their sizes or their shares of the whole."""
+    whole = argument(args, kwargs, 0, "dataset")
+    lengths = known_elements(argument(args, kwargs, 1, "lengths"))
+    if lengths is None:
+        return torch.opaque_result("torch.utils.data.random_split", args, known_keywords(kwargs), node)
+    made: list[Value] = [_part(whole, size) for size in _sizes(torch, whole, list(map(concrete, lengths)), node)]
+    return torch.machine.new_list(made, node)
+
+
+def _sizes(torch: Torch, whole: Value, lengths: list[Value], node: ast.AST) -> list[int | None]:
+    """Return how many samples each part of a dataset gets; None where that is not known."""
+    numbers = [one for one in lengths if isinstance(one, (int, float))]
+    if len(numbers) == len(lengths) and math.isclose(sum(numbers), 1) and sum(numbers) <= 1:
+        count = _count(torch, whole, node)
+        if count is None:
+            return [None] * len(lengths)
+        sizes = [math.floor(count * share) for share in numbers]
+        left = count - sum(sizes)
+        return [size + left // len(sizes) + (at < left % len(sizes)) for at, size in enumerate(sizes)]
+    return [one if isinstance(one, int) else None for one in lengths]
+
+
+def _part(whole: Value, count: int | None) -> Instance:
+    made = Instance(None, "torch.utils.data.Subset")
+    made.state = PartState((whole,), count)
+    made.attrs["dataset"] = whole
+    return made
+
+
+def joined(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Return a `ConcatDataset(datasets)`."""
+    datasets = known_elements(argument(args, kwargs, 0, "datasets"))
+    if datasets is None:
+        return torch.opaque_result("torch.utils.data.ConcatDataset", args, known_keywords(kwargs), node)
+    made = Instance(None, "torch.utils.data.ConcatDataset")
+    made.state = PartState(tuple(datasets))
+    return made
+
+
+def _sampler(state: SamplerState, kind: str, kwargs: Kwargs) -> Instance:
+    made = Instance(None, f"torch.utils.data.{kind}")
+    # Its attributes are not followed.
+    made.open = True
+    made.state = state if MORE_KEYWORDS not in kwargs else SamplerState(Unknown("source"))
+    return made
+
+
+def _drawn_from(kind: str, named: str, at: int = -1) -> Callable[[Torch, Args, Kwargs, ast.AST], Value]:
+    """Return what makes a sampler of all that it is given under a name, or of the number at a place if there is one."""
+
+    def make(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        count = argument(args, kwargs, at, "num_samples") if at >= 0 else None
+        return _sampler(SamplerState(argument(args, kwargs, 0, named), count), kind, kwargs)
+
+    return make
+
+
+def _batched(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Return a `BatchSampler(sampler, batch_size, drop_last)`."""
+    size, dropped = (argument(args, kwargs, at, name, Unknown()) for at, name in ((1, "batch_size"), (2, "drop_last")))
+    state = SamplerState(argument(args, kwargs, 0, "sampler"), batch=size, drop_last=dropped)
+    return _sampler(state, "BatchSampler", kwargs)
+
+
+def _distributed(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Return a `DistributedSampler(dataset, num_replicas)`: if not told, nobody knows how many processes there are."""
+    replicas = argument(args, kwargs, 1, "num_replicas")
+    state = SamplerState(
+        argument(args, kwargs, 0, "dataset"),
+        replicas=Unknown.whole("num_replicas") if replicas is None else replicas,
+        drop_last=argument(args, kwargs, 5, "drop_last", False),
+    )
+    return _sampler(state, "DistributedSampler", kwargs)
+
+
 def loader(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Return a `DataLoader(dataset, batch_size)`."""
     made = Instance(None, "torch.utils.data.DataLoader")
     dataset = argument(args, kwargs, 0, "dataset")
-    made.state = LoaderState(dataset)
+    made.state = state = LoaderState(dataset)
     made.attrs["dataset"] = dataset
-    made.attrs["batch_size"] = argument(args, kwargs, 1, "batch_size", 1)
+    made.attrs["batch_size"] = size = argument(args, kwargs, 1, "batch_size", 1)
+    indices, batches = argument(args, kwargs, 3, "sampler"), argument(args, kwargs, 4, "batch_sampler")
+    if MORE_KEYWORDS not in kwargs:
+        indices = dataset if indices is None else indices
+        dropped = argument(args, kwargs, 8, "drop_last", False)
+        state.drawn = SamplerState(indices, batch=size, drop_last=dropped) if batches is None else SamplerState(batches)
     return made
+
+
+def shared(value: Value) -> Value:
+    """Return what a framework makes of a value: a loader gives each process, of nobody knows how many, a part."""
+    state = state_of(value, LoaderState)
+    if state is None or not isinstance(value, Instance):
+        return value
+    made = Instance(None, value.lib)
+    made.state = replace(state, iterated=False, shared=True)
+    made.attrs.update(value.attrs)
+    made.open = value.open
+    return made
+
+
+def length(torch: Torch, owner: Value, node: ast.AST) -> int | None:
+    """Return the length of a loader, dataset or sampler; None where it is not known, and of anything else."""
+    kinds = (LoaderState, DatasetState, PartState, SamplerState)
+    return _count(torch, owner, node) if isinstance(owner, Instance) and isinstance(owner.state, kinds) else None
+
+
+def _count(torch: Torch, value: Value, node: ast.AST) -> int | None:
+    """Return how many samples, indices or batches a value has; None where it is not known."""
+    if isinstance(value, Tensor):
+        return value.length if type(value.length) is int else None
+    if isinstance(value, Range):
+        return None if value.open else len(value)
+    if not isinstance(value, Instance):
+        known = known_elements(value)
+        return None if known is None or behaviour(value).rest() else len(known)
+    match value.state:
+        case DatasetState(tensors=tensors):
+            counts = [_count(torch, one, node) for one in tensors]
+            return next((count for count in counts if count is not None), None)
+        case PartState(datasets=datasets, count=count):
+            return count if count is not None or value.lib.endswith("Subset") else _sum(torch, datasets, node)
+        case SamplerState() as drawn:
+            return _drawn(torch, drawn, node)
+        case LoaderState(drawn=drawn, shared=parted):
+            return None if drawn is None or parted else _drawn(torch, drawn, node)
+    method = torch.machine.find_method(value, "__len__")
+    counted = torch.machine.call(method, [], {}, node) if method is not None else None
+    return counted if type(counted) is int else None
+
+
+def _sum(torch: Torch, datasets: Iterable[Value], node: ast.AST) -> int | None:
+    counts = [_count(torch, one, node) for one in datasets]
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
+
+
+def _drawn(torch: Torch, state: SamplerState, node: ast.AST) -> int | None:
+    """Return how many indices or batches are drawn; None where it is not known."""
+    count = state.count if state.count is not None else _count(torch, state.source, node)
+    if state.batch is None and state.replicas == 1:
+        return count if type(count) is int else None
+    among = state.replicas if state.batch is None else state.batch
+    if type(count) is not int or type(among) is not int or among < 1 or not isinstance(state.drop_last, bool):
+        return None
+    if state.batch is None and state.drop_last and count % among:
+        # As many as leave each process the same, and none is given twice.
+        count -= among
+    return count // among if state.batch is not None and state.drop_last else -(-count // among)
 
 
 def item(torch: Torch, owner: Instance) -> Value:
     """Return an element of a dataset; None of what is none."""
-    state = state_of(owner, DatasetState)
+    state = state_of(_whole(owner), DatasetState)
     return None if state is None else tuple(torch.world.graph.data() for _ in state.tensors)
+
+
+def _whole(dataset: Value) -> Value:
+    """Return the dataset that one is a part of; itself where it is none."""
+    while isinstance(dataset, Instance) and (part := state_of(dataset, PartState)) is not None:
+        if len(part.datasets) != 1:
+            break
+        dataset = part.datasets[0]
+    return dataset
 
 
 def stream(torch: Torch, owner: Instance, node: ast.AST) -> Stream | None:
     """Return what is iterated of a loader or dataset; None of what is neither."""
-    if state_of(owner, LoaderState) is not None:
-        return Stream(lambda: _batches(owner), lambda index: _batch(torch, owner, node))
-    state = state_of(owner, DatasetState)
-    return None if state is None else Stream(lambda: None, lambda index: _batch_of(torch, state, node))
+    loaded = state_of(owner, LoaderState)
+    if loaded is not None:
+        # How many batches there are of what is only iterated is not told by its length.
+        iterable = behaviour(loaded.dataset).is_a("torch.utils.data.IterableDataset") is not False
+        batches = None if iterable or _own_sampler(loaded.drawn) else _count(torch, owner, node)
+        return Stream(lambda: _batches(owner, batches), lambda index: _batch(torch, owner, node))
+    if isinstance(owner.state, SamplerState):
+        indices = None if _own_sampler(owner.state) else _count(torch, owner, node)
+        return Stream(lambda: indices, lambda index: _drawn_index(kept(owner, SamplerState)))
+    if isinstance(owner.state, (DatasetState, PartState)):
+        samples = _count(torch, owner, node)
+        return Stream(lambda: samples, lambda index: _sample(torch, owner, node))
+    return None
 
 
-def _batches(owner: Instance) -> int | None:
-    """How many batches a loader has: nobody knows, but who has asked for it has to find the loop agree."""
+def _own_sampler(state: SamplerState | None) -> bool:
+    """Whether a class of the program says what is drawn: what it iterates need not be as long as it says."""
+    while state is not None and isinstance(state.source, Instance):
+        if state.source.cls is not None and behaviour(state.source).is_a("torch.utils.data.Dataset") is not True:
+            return True
+        state = state_of(state.source, SamplerState)
+    return False
+
+
+def _drawn_index(state: SamplerState) -> Value:
+    made = Unknown("indices") if state.batch is not None else Unknown.whole("index")
+    made.data = True
+    return made
+
+
+def _batches(owner: Instance, known: int | None) -> int | None:
+    """How many batches a loader has: if nobody knows, who has asked for it has to find the loop agree."""
+    if known is not None:
+        return known
     state = kept(owner, LoaderState)
     state.iterated = True
     return bound_length(owner.length, limits.BATCHES_BOUND) if owner.length is not None else None
 
 
 def _batch(torch: Torch, owner: Instance, node: ast.AST) -> Value:
-    state = kept(owner, LoaderState)
-    dataset = state.dataset
+    dataset = _whole(kept(owner, LoaderState).dataset)
     if (given := state_of(dataset, DatasetState)) is not None:
         return _batch_of(torch, given, node)
-    getter = torch.machine.find_method(dataset, "__getitem__") if isinstance(dataset, Instance) else None
-    if getter is not None:
-        with_grad = list(torch.world.modes.grad_modes)
-        sample = torch.machine.call(getter, [Unknown.whole("index")], {}, node)
-        torch.world.modes.grad_modes[:] = with_grad
+    sample = _gotten(torch, dataset, node)
+    if sample is not NO_MODEL:
         return _collated(torch, sample, node)
     result = Unknown("batch")
     result.data = True
     return result
+
+
+def _sample(torch: Torch, owner: Instance, node: ast.AST) -> Value:
+    dataset = _whole(owner)
+    if (given := state_of(dataset, DatasetState)) is not None:
+        return _batch_of(torch, given, node)
+    sample = _gotten(torch, dataset, node)
+    if sample is not NO_MODEL:
+        return sample
+    result = Unknown("sample")
+    result.data = True
+    return result
+
+
+def _gotten(torch: Torch, dataset: Value, node: ast.AST) -> Value:
+    """Return what the program's own dataset gives for an index; NO_MODEL of any other."""
+    getter = torch.machine.find_method(dataset, "__getitem__") if isinstance(dataset, Instance) else None
+    if getter is None:
+        return NO_MODEL
+    with_grad = list(torch.world.modes.grad_modes)
+    sample = torch.machine.call(getter, [Unknown.whole("index")], {}, node)
+    torch.world.modes.grad_modes[:] = with_grad
+    return sample
 
 
 def _batch_of(torch: Torch, state: DatasetState, node: ast.AST) -> Value:
@@ -104,3 +318,25 @@ def _collated(torch: Torch, sample: Value, node: ast.AST) -> Value:
     result = Unknown("batch")
     result.data = True
     return result
+
+
+def _everywhere(
+    makers: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]],
+) -> dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]]:
+    """Return what makes the objects of torch.utils.data, by every name that these can be imported under."""
+    return {
+        f"torch.utils.data.{place}{name}": maker
+        for name, maker in makers.items()
+        for place in ("", "dataset.", "sampler.", "distributed.", "dataloader.")
+    }
+
+
+FUNCTIONS = _everywhere({
+    "TensorDataset": dataset, "Subset": subset, "random_split": split, "ConcatDataset": joined, "DataLoader": loader,
+    "RandomSampler": _drawn_from("RandomSampler", "data_source", 2),
+    "WeightedRandomSampler": _drawn_from("WeightedRandomSampler", "weights", 1),
+    "SequentialSampler": _drawn_from("SequentialSampler", "data_source"),
+    "SubsetRandomSampler": _drawn_from("SubsetRandomSampler", "indices"),
+    "BatchSampler": _batched, "DistributedSampler": _distributed,
+})  # fmt: skip
+"""What makes loaders, datasets and samplers, by its whole path."""

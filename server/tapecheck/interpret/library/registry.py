@@ -18,6 +18,7 @@ from tapecheck.interpret.library import (
     contexts,
     frameworks,
     leaves,
+    loaders,
     names,
     nnlib,
     opaque,
@@ -416,7 +417,8 @@ class Libraries:
         return classes.is_method(path)
 
     def object_length(self, owner: Value, node: ast.AST) -> Value:
-        return builtin.length_unknown(self.engine, owner, node)
+        length = loaders.length(self.torch, owner, node)
+        return builtin.length_unknown(self.engine, owner, node) if length is None else length
 
     def only_shown(self, node: ast.AST) -> bool:
         return builtin.only_shown(self.engine, node)

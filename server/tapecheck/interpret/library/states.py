@@ -53,11 +53,38 @@ class DatasetState:
 
 
 @dataclass(eq=False, slots=True)
+class PartState:
+    """A Subset, and how many samples of the dataset it has where that is known; a ConcatDataset has all of several."""
+
+    datasets: tuple[Value, ...]
+    count: int | None = None
+
+
+@dataclass(eq=False, slots=True)
+class SamplerState:
+    """A sampler of `source`: it draws `count` indices, or each one; a share of them where there are several `replicas`.
+
+    One with a `batch` draws lists of so many.
+    """
+
+    source: Value
+    count: Value = None
+    replicas: Value = 1
+    batch: Value = None
+    drop_last: Value = False
+
+
+@dataclass(eq=False, slots=True)
 class LoaderState:
-    """A DataLoader; `iterated` says that a loop goes over it, or has."""
+    """A DataLoader: what draws its batches, if that is known; `iterated` says that a loop goes over it, or has.
+
+    One that is `shared` is a framework's, which gives each process a part of the batches.
+    """
 
     dataset: Value
+    drawn: SamplerState | None = None
     iterated: bool = False
+    shared: bool = False
 
 
 @dataclass(eq=False, slots=True)

@@ -476,7 +476,7 @@ FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     "torch._functorch.config.patch": wrappers.patched, "torch.autograd.set_detect_anomaly": _context,
     "torch.autograd.detect_anomaly": _context, "torch.profiler.profile": _context,
     **dict.fromkeys(PACKING, packing), "torch.backends.cudnn.flags": _context,
-    "torch.utils.data.TensorDataset": loaders.dataset, "torch.utils.data.DataLoader": loaders.loader,
+    **loaders.FUNCTIONS,
     **{
         f"torch.nn.modules.module.register_module_{kind}_hook": scalers.hooked
         for kind in ("backward", "full_backward", "full_backward_pre")

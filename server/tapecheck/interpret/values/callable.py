@@ -196,7 +196,7 @@ class Lib(BaseValue):
             # A method of a class, without an object.
             machine.doubt("TypeError", node)
         try:
-            if self.path not in _TAKES_OPTIONS:
+            if self.path not in _TAKES_OPTIONS and not self.path.startswith("torch.utils.data."):
                 kwargs.pop(MORE_KEYWORDS, None)
             return machine.library.call(self.path, args, kwargs, node)
         except ODD_CALLS:
