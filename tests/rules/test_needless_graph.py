@@ -1146,3 +1146,70 @@ def test_a_loss_that_comes_from_nowhere_else_shows_what_learns(frozen: str, out:
     text = PROBED.format(frozen=frozen, out=out)
     place = text[: text.index("# evaluates")].count("\n") + 1
     assert [(one.span.line, one.certain) for one in found(text)] == [(place, False)] * told
+
+
+TAUGHT = """\
+import torch
+from torch import nn
+
+
+class Trainer:
+    def __init__(self, one, other, optimizer, loaders):
+        self.one, self.other, self.optimizer, self.loaders = one, other, optimizer, loaders
+
+    def train(self):
+        {modes}
+        for x, y in self.loaders["train"]:
+            loss = {loss}
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+
+    def validate(self):
+        self.one.eval()
+        hits = 0
+        for x, y in self.loaders["test"]:
+            hits += (self.one(x).argmax(1) == y).sum().item()
+        return hits
+"""
+FIT = """
+    def fit(self):
+        for epoch in range(10):
+            self.train()
+            print(self.validate())
+"""
+
+
+@pytest.mark.parametrize("fit", ["", FIT])
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "(self.other(x) - self.one(x)).pow(2).mean()",
+        "nn.functional.cross_entropy(self.other(self.one(x)), y)",
+        "nn.functional.cross_entropy(self.one(self.other(x)), y)",
+    ],
+)
+@pytest.mark.parametrize(
+    ("modes", "told"),
+    [
+        ("self.other.train(); self.one.eval()", False),
+        ("self.other.train()", False),
+        ("self.one.train(); self.other.eval()", True),
+        ("self.one.train(); self.other.train()", True),
+        ("self.other.train(); self.optimizer = torch.optim.SGD(self.one.parameters(), lr=0.1)", True),
+        ("self.one.eval(); self.optimizer = torch.optim.SGD(self.other.parameters(), lr=0.1)", False),
+    ],
+)
+def test_of_two_models_that_were_handed_in_one_may_be_frozen(modes: str, loss: str, told: bool, fit: str) -> None:
+    """A teacher, or a body below a head: what is shown to be trained is told."""
+    text = TAUGHT.format(modes=modes, loss=loss) + fit
+    line = text.splitlines().index(TESTED) + 1
+    assert [(finding.span.line, finding.certain) for finding in found(text)] == [(line, False)] * told
+
+
+def test_below_a_head_of_the_program_a_model_that_was_handed_in_may_be_frozen() -> None:
+    loss = "nn.functional.cross_entropy(self.head(self.one(x)), y)"
+    text = TAUGHT.format(modes="self.head.train()", loss=loss).replace("other, self.opt", "head, self.opt")
+    text = text.replace("self.loaders = one, other, ", "self.loaders = one, nn.Linear(4, 3), ")
+    assert found(text) == []
+    assert len(found(text.replace("self.head.train()", "self.head.train(); self.one.train()"))) == 1

@@ -511,10 +511,16 @@ class Reading:
 
     @cached_property
     def trained_leaves(self) -> set[int]:
-        """Return the leaves that a backward has certainly come to, or that alone it can have come to."""
+        """Return the leaves that a backward has certainly come to, or that alone it can have come to.
+
+        Of models that nobody has seen, any may be frozen beside another leaf.
+        """
+        leaves = self.ledger.leaves
         found: set[int] = set()
         for run in self.runs:
-            found |= self.ledger.leaves.keys() & run.surely
+            met = [number for number in run.executed if number in leaves]
+            lone = len(met) == 1 and self._is_seen(run)
+            found.update(one for one in leaves.keys() & run.surely if lone or not leaves[one].many)
             for start in run.backward.root_nodes if run.problem is None else ():
                 *_, last = (None, *self._come_through(start))
                 sources = set(self.sources(last)) if last is not None else set()
@@ -585,20 +591,42 @@ class Reading:
     @cached_property
     def of_hidden_models(self) -> set[int]:
         """Return the nodes that may lead to parameters of any opaque model, also of one that was passed in."""
-        return self._of_models({number for number, leaf in self.ledger.leaves.items() if leaf.many and leaf.parameter})
+        return self._of_models(self._models)
+
+    @cached_property
+    def _models(self) -> set[int]:
+        """Return the leaves that stand for the parameters of opaque models."""
+        return {number for number, leaf in self.ledger.leaves.items() if leaf.many and leaf.parameter}
+
+    @cached_property
+    def _learning_models(self) -> set[int]:
+        """Return those of opaque models which a backward may have come to and that learn, as far as anybody knows.
+
+        What else went into a loss is code that nobody has seen, such as a criterion: it may be that which learns.
+        Beside another model one may have been frozen by whoever made it, unless the program shows that it is trained.
+        """
+        leaves = self.ledger.leaves
+        shown = {leaf for _, mode in self.modes if mode.training for leaf in mode.leaves}
+        shown.update(leaf for _, made in self._optimizers for leaf in made.params)
+        learning: set[int] = set()
+        for run in self._learned_from:
+            learned = {number for number in run.executed if number in leaves and leaves[number].parameter}
+            learning |= self._models & (learned if len(learned) == 1 else learned & shown)
+        return learning
+
+    @cached_property
+    def _learned_from(self) -> list[Run]:
+        return [run for run in self.runs if run.backward.accumulates] if self._models else []
 
     @cached_property
     def of_trained_models(self) -> set[int]:
-        """Return the nodes that may lead to parameters of an opaque model which a backward may have come to.
-
-        What else went into its loss is code that nobody has seen, such as a criterion: it may be that which learns.
-        """
+        """Return the nodes that may lead to parameters of an opaque model which a backward may have come to."""
         leaves = self.ledger.leaves
-        models = {number for number, leaf in leaves.items() if leaf.many and leaf.parameter}
-        runs = [run for run in self.runs if run.backward.accumulates] if models else []
-        found = self._of_models(models.intersection(number for run in runs for number in run.executed))
+        found = self._of_models(self._learning_models)
         # Where a loss comes from nowhere else, some of the parameters require grad, whatever the program has frozen.
-        alone = ({number for number in run.executed if number in leaves} for run in runs if self._is_seen(run))
+        alone = (
+            {number for number in run.executed if number in leaves} for run in self._learned_from if self._is_seen(run)
+        )
         lone = {leaf for met in alone if len(met) == 1 for leaf in met if leaves[leaf].made}
         return found | self._of_models(lone, keeping=("yes", "may"))
 

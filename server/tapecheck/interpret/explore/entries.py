@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from tapecheck.interpret.explore import lived
 from tapecheck.interpret.explore.definitions import Body, Definitions
@@ -265,27 +266,30 @@ def _arguments(machine: Machine, node: FunctionNode, function: Function, owners:
         args.append(value)
     owner = args[0] if args else None
     own = attrs_of(owner)
-    for held, known in _held(own, hints):
-        _take_for_model(machine, held, known, node)
+    for held, shown in _held(own, hints):
+        _take_for_model(machine, held, shown, node)
     if isinstance(owner, Instance) and owner.cls is not None and owners:
         # What its constructor was given and one method trains or evaluates is a model in the others, too.
-        for held, known in _held(own, _called_models(owner.cls.node)):
+        for held, shown in _held(own, _called_models(owner.cls.node)):
             if held.part_of.within is None and held.part_of.owner is None:
-                _take_for_model(machine, held, known, node)
+                _take_for_model(machine, held, shown, node)
     return args
 
 
-def _held(own: Mapping[str, Value], hints: Mapping[str, bool]) -> list[tuple[Unknown, bool]]:
-    """Return the attributes of an object that are treated as models, with whether it is known that they are."""
-    named = ((own.get(hint[5:]), known) for hint, known in hints.items() if hint.startswith("self."))
-    return [(held, known) for held, known in named if isinstance(held, Unknown)]
+def _held(own: Mapping[str, Value], hints: Mapping[str, _Shown]) -> list[tuple[Unknown, _Shown]]:
+    """Return the attributes of an object that are treated as models, with how."""
+    named = ((own.get(hint[5:]), shown) for hint, shown in hints.items() if hint.startswith("self."))
+    return [(held, shown) for held, shown in named if isinstance(held, Unknown)]
 
 
-def _take_for_model(machine: Machine, value: Unknown, known: bool, node: FunctionNode) -> None:
-    if known:
+def _take_for_model(machine: Machine, value: Unknown, shown: _Shown, node: FunctionNode) -> None:
+    """Take a value for a model; one of which nobody knows whether it learns need not have parameters that do."""
+    if shown.asked:
         machine.torch.opaque_parameters(value, node)
     else:
         machine.torch.presumed_parameters(value, node)
+    if value.leaf is not None and not shown.learns:
+        value.leaf.graph = "may"
 
 
 def _in_its_mode(started: Value, function: Function) -> Value:
@@ -309,13 +313,31 @@ _SETTING_UP = ("setUpClass", "setUp")
 _FUNCTION_BASES = frozenset(("torch.autograd.Function", "torch.autograd.function.Function"))
 _OF_FUNCTION = ("forward", "backward")
 _TRAINING = frozenset(("backward", "step", "zero_grad", "eval", "item", "detach"))
-_OF_MODELS = frozenset(("parameters", "named_parameters", "zero_grad"))
+_ASKS_FOR_PARAMETERS = frozenset(("parameters", "named_parameters", "zero_grad"))
 _PERHAPS_OF_MODELS = frozenset(("train", "eval", "state_dict"))
 """Methods that a module has, and any other object may have as well."""
+_LEARN = frozenset(("train", "parameters", "named_parameters"))
+"""Methods that are called of what is to learn, and seldom of anything else."""
 
 
-def _called_models(node: ast.AST) -> dict[str, bool]:
-    """Return what a function treats as models, with whether it asks for parameters, or only trains or evaluates it."""
-    called = [call.func for call in of_kind(node, ast.Call) if isinstance(call.func, ast.Attribute)]
-    perhaps = {ast.unparse(one.value): False for one in called if one.attr in _PERHAPS_OF_MODELS}
-    return perhaps | {ast.unparse(one.value): True for one in called if one.attr in _OF_MODELS}
+class _Shown(NamedTuple):
+    """How a value is treated as a model: whether it is `asked` for parameters, or only trained or evaluated; whether it
+    `learns`: beside others that do, one that is only evaluated may have been frozen by whoever handed it in.
+    """
+
+    asked: bool
+    learns: bool
+
+
+def _called_models(node: ast.AST) -> dict[str, _Shown]:
+    """Return what a piece of code treats as models, and how."""
+    called: dict[str, set[str]] = {}
+    for call in of_kind(node, ast.Call):
+        if isinstance(call.func, ast.Attribute) and call.func.attr in _ASKS_FOR_PARAMETERS | _PERHAPS_OF_MODELS:
+            called.setdefault(ast.unparse(call.func.value), set()).add(call.func.attr)
+    # What an object calls of itself, such as its `train`, is its own.
+    learn = [name for name, methods in called.items() if name != "self" and not methods.isdisjoint(_LEARN)]
+    return {
+        name: _Shown(not methods.isdisjoint(_ASKS_FOR_PARAMETERS), not learn or name in learn)
+        for name, methods in called.items()
+    }

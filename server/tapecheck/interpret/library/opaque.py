@@ -42,7 +42,7 @@ from tapecheck.interpret.values import (
     requires_any,
 )
 from tapecheck.source.skipped import TEXT
-from tapecheck.tape import NOTHING, CutKind, Escape, Fact, Node
+from tapecheck.tape import NOTHING, CutKind, Escape, Fact, ModeSet, Node
 
 NO_GRAPH_ATTRIBUTES = frozenset((
     "shape", "device", "dtype", "is_cuda", "ndim", "layout", "is_leaf", "requires_grad", "grad_fn", "names",
@@ -596,6 +596,8 @@ def _set_mode(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwarg
     elif owner.node is None and id(owner) in torch.world.assumptions.passed and not args and not kwargs:
         # So is what was passed in, as far as anybody knows.
         presumed_parameters(torch, owner, node)
+    if name == "train" and owner.leaf is not None and owner.leaf.node is not None and not args and not kwargs:
+        torch.world.writer.emit(ModeSet(torch.world.position.site(node), True, (owner.leaf.node,)))
     return owner
 
 
