@@ -408,3 +408,52 @@ def test_models_of_one_class_run_the_same_compiled_code(name: str) -> None:
     assert outcome.kind in (None, "donated")
     # What has hooks may run other code: nothing is said of it.
     assert _certain(program) == (None if name == "hooked" else outcome.line)
+
+
+SIZES = {
+    "as before": "torch.randn(4, 4)",
+    "longer": "torch.randn(5, 4)",
+    "a single row": "torch.randn(1, 4)",
+    "across": "torch.randn(4, 4).t()",
+    "across twice": "torch.randn(4, 4).t().t()",
+    "rows": "torch.randn(8, 4)[2:6]",
+    "a leaf": "torch.randn(4, 4, requires_grad=True)",
+    "a longer leaf": "torch.randn(6, 4, requires_grad=True)",
+    "expanded": "torch.randn(1, 4).expand(4, 4)",
+    "what a view is of": "viewed",
+}
+BEFORE = {
+    "called": "out()\n",
+    "freed": FREES,
+    "kept": "out().backward(retain_graph=True)\n",
+    "called without grad": "with torch.no_grad():\n    out()\n",
+}
+OPTIONS = ("", ", dynamic=False", ", dynamic=True")
+
+
+def test_inputs_of_several_sizes_have_a_backward_of_any_size() -> None:
+    """Whatever a call is given after another: what torch refuses is told, and nothing that it runs is for certain."""
+    pytest.importorskip("torch")
+    wrong, missed, guessed, refused = [], [], [], 0
+    with Truth() as asked:
+        for size, before, option in product(SIZES, BEFORE, OPTIONS):
+            text = HEAD.replace("{forward}", FORWARDS["a nonlinearity between"]).replace(
+                'backend="aot_eager"', f'backend="aot_eager"{option}'
+            )
+            text += "viewed = torch.randn(4, 4)\nrow = viewed[None]\n" + BEFORE[before]
+            text += f"loss = model({SIZES[size]}).sum()\nloss.backward(retain_graph=True)\n"
+            outcome = asked.run(text)
+            found = [one for one in check(from_text(text, NAME)).findings if one.code == "TAPE611"]
+            refused += outcome.kind == "donated"
+            where = (size, before, option)
+            if outcome.kind is None and any(one.certain for one in found):
+                wrong.append(where)
+            if outcome.kind is None and found:
+                guessed.append(where)
+            if outcome.kind == "donated" and not found:
+                missed.append(where)
+    assert refused > 30
+    assert wrong == []
+    # One that is expanded may be laid out as any other, and what each size has of its own is not known of views.
+    assert [one for one in guessed if one[0] != "expanded"] == []
+    assert [one for one in missed if not one[2]] == []

@@ -132,6 +132,8 @@ def _node_problem(telling: Telling, reading: Reading, run: Run, problem: Problem
         freeing = reading.run_of[problem.freed_by.id]
         on = line_of(freeing.at.span, run.at.span)
         return f"{built} is compiled, its backward for the call on {on}, which retained nothing"
+    if problem.kind == "donated":
+        return f"{built} is compiled for any size, its backward before it was called"
     if problem.changed_by is not None:
         change = problem.changed_by
         name = f"`{change.name}`" if change.name else "a tensor"

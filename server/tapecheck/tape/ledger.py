@@ -88,7 +88,7 @@ class Problem:
     `no-graph`: root number `root` carries no graph.
     `unused`: input number `root` of a grad call is not part of the graph. `region`: `freed_by` has freed all of the
     compiled region that `node` is in, though not by way of `node`. `donated`: the backward of the region was compiled
-    for `freed_by`, which retained nothing, and may not be run by one that does.
+    for `freed_by`, which retained nothing, or for any sizes before a walk, and may not be run by one that does.
     """
 
     kind: Literal["freed", "stale", "no-graph", "unused", "region", "donated"]
@@ -121,10 +121,10 @@ class Donated(Problem):
     """The compiled backward of a region reuses the memory of what was saved, and this walk is to retain it.
 
     `anew` says that nothing but what the call was given speaks against it: it may have been compiled anew for that.
+    Without `freed_by` it was compiled before any walk, for inputs of several sizes.
     """
 
     node: Node
-    freed_by: Backward
     anew: bool = False
 
 
@@ -447,8 +447,13 @@ class Ledger:
 
     def _donated(self, node: Node, region: Region | None, certain: Fact, backward: Backward) -> Problem | None:
         """Return that a walk is to retain what the compiled backward of a region gives away."""
-        compiled = self._compiled_for.get(region.call.code or 0) if region is not None else None
-        if region is None or not compiled or backward.retain == "no":
+        if region is None or backward.retain == "no":
+            return None
+        if region.call.resized:
+            sure = both(both(certain, region.call.whole), backward.retain) == "yes" and region.call.donates != "no"
+            return Donated("donated", "may", node=node) if sure else None
+        compiled = self._compiled_for.get(region.call.code or 0)
+        if not compiled:
             return None
         own = compiled.get(region.call.guarded)
         first = own or next((other for other in compiled.values() if other.certain != "no"), None)

@@ -217,7 +217,7 @@ def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Valu
     if world.modes.replays is not None and (call.storage is None or target is not None):
         replays.read(world, call.every, node)
     if torch.nn.region is None:
-        world.modes.lay(fact.name.rstrip("_") in _LAID_OTHERWISE, call.every, result)
+        lay(torch, fact.name.rstrip("_") in _LAID_OTHERWISE, call.every, result)
     if result is target:
         return result
     assert isinstance(result, Tensor)
@@ -1003,13 +1003,38 @@ def get_item(torch: Torch, owner: Tensor, index: Value, node: ast.AST) -> Value:
     name = _index_op("getitem", index)
     result = op(torch, name, [owner, index], {}, node)
     if torch.nn.region is None:
-        torch.world.modes.lay(_may_lie_otherwise(index), (), result)
+        lay(torch, _may_lie_otherwise(index), (owner,), result)
     if name == "getitem" and isinstance(result, Tensor) and result.storage is owner.storage:
         if any(map(_may_be_an_array, listed(index))):
             result.note(Mark.PERHAPS_A_COPY)
     if isinstance(result, Tensor) and concrete(first_part(index)) is None:
         result.length = 1
     return result
+
+
+def lay(torch: Torch, otherwise: bool, given: Iterable[Tensor | Unknown], made: Value) -> None:
+    """Note that what was made may have another layout than most, or that what it was made of may: a view that has says
+    nothing of what it is a view of.
+    """
+    modes, given = torch.world.modes, [*given]
+    if modes.laid is None or not isinstance(made, Tensor):
+        modes.lay(otherwise, given, made)
+    elif any(one is not made and one.storage is made.storage for one in given):
+        if otherwise or any(laid_otherwise(torch, one) for one in given):
+            made.note(Mark.LAID_OTHERWISE)
+    else:
+        modes.lay(otherwise or any(laid_otherwise(torch, one) for one in given), given, made)
+
+
+def laid_otherwise(torch: Torch, value: Tensor | Unknown) -> bool:
+    """Whether a tensor may have another layout than most, or a single row."""
+    data = noted_tensor(value, Mark.DATA_OF)
+    laid = torch.world.modes.laid or ()
+    return (
+        marked(value, Mark.LAID_OTHERWISE)
+        or (value.storage is not None and value.storage.id in laid)
+        or (data is not None and data is not value and laid_otherwise(torch, data))
+    )
 
 
 def _may_lie_otherwise(index: Value) -> bool:

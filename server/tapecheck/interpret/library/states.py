@@ -140,8 +140,9 @@ class CompiledState:
     `broken` says that a call of it did something that torch.compile may leave the graph for, `replayed` that its calls
     are captured in CUDA graphs where there is a GPU. `bare` are the modules in it that had no hooks when it was
     compiled, by their identity and the grad mode; `own` those that a `functional_call` in it gave their own parameters.
-    `lengths` are those of the tensors that its calls were given, as far as they are known, `resized` says that the last
-    one differs from one before. `cached` says that the compiled code may be on the disk. `asked` are the options.
+    `sizes` are the lengths of the tensors that its calls were given, as far as they are known, and whether these lie in
+    another order than most; `resized` says that the last ones differ from some before, `sized` which these are where
+    each of them has code of its own. `cached` says that the compiled code may be on the disk. `asked` are the options.
     """
 
     model: Value
@@ -151,8 +152,9 @@ class CompiledState:
     replayed: bool = False
     bare: dict[tuple[int, Fact], Instance] = field(default_factory=dict)
     own: dict[int, Instance] = field(default_factory=dict)
-    lengths: set[tuple[int | None, ...]] = field(default_factory=set)
+    sizes: set[tuple[tuple[int | None, bool], ...]] = field(default_factory=set)
     resized: bool = False
+    sized: tuple[tuple[int | None, bool], ...] = ()
     cached: bool = False
     asked: tuple[object, ...] = ()
 

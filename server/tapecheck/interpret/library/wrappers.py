@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from tapecheck.interpret.library import donation, replays
+from tapecheck.interpret.library import donation, operations, replays
 from tapecheck.interpret.library.contract import Modules, Torch
 from tapecheck.interpret.library.states import CompiledState, OptimizerState, ParallelState, kept, state_of
 from tapecheck.interpret.state import World
@@ -21,6 +21,7 @@ from tapecheck.interpret.values import (
     Dict,
     Instance,
     Kwargs,
+    Mark,
     Native,
     Tensor,
     Unknown,
@@ -35,6 +36,7 @@ from tapecheck.interpret.values import (
     is_number,
     known_text,
     layer_of,
+    marked,
     only_tensors,
 )
 from tapecheck.tape import (
@@ -405,18 +407,32 @@ def _late(torch: Torch, state: ParallelState) -> tuple[int, ...]:
 def call_compiled(torch: Torch, state: CompiledState, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Call a compiled model or function."""
     given = (*args, *kwargs.values())
-    lengths = tuple(value.length if type(value.length) is int else None for value in torch.tensors(given))
-    state.resized = any(_differ(lengths, before) for before in state.lengths)
-    state.lengths.add(lengths)
+    sizes = tuple(map(_size, torch.tensors(given)))
+    static = ("dynamic", False) in state.asked
+    state.resized = not static and any(_differ(sizes, before) for before in state.sizes)
+    state.sized = sizes if static else ()
+    state.sizes.add(sizes)
     with replays.running(torch, state, given, node) as results:
         run = partial(torch.machine.call, state.model, args, kwargs, node)
         results.append(_region(torch, state, run, given, node))
     return results[0]
 
 
-def _differ(one: tuple[int | None, ...], other: tuple[int | None, ...]) -> bool:
-    """Whether two calls were given tensors of different lengths."""
-    return any(None not in pair and pair[0] != pair[1] for pair in zip(one, other))
+def _size(value: Tensor | Unknown) -> tuple[int | None, bool]:
+    """Return what is known of the length of a tensor, and whether its elements lie in another order than most."""
+    return value.length if type(value.length) is int else None, marked(value, Mark.LIES_ACROSS)
+
+
+def _differ(now: tuple[tuple[int | None, bool], ...], before: tuple[tuple[int | None, bool], ...]) -> bool:
+    """Whether a call was given tensors of another size or layout than one before: it is compiled for any, but where
+    there is none or a single element.
+    """
+    if any(length in (0, 1) for length, _ in now):
+        return False
+    return any(
+        across != was_across or (None not in (length, was) and length != was)
+        for (length, across), (was, was_across) in zip(now, before)
+    )
 
 
 def _region(
@@ -434,7 +450,7 @@ def _region(
     finally:
         torch.nn.region = outer
     for value in torch.tensors(result) if outer is None else ():
-        world.modes.lay(False, torch.tensors((*given,)), value)
+        operations.lay(torch, False, torch.tensors((*given,)), value)
     if world.writer.last_id != first:
         if not state.whole and (world.modes.breaks != breaks or _broken(world, begun)):
             state.broken = True
@@ -505,7 +521,7 @@ def _guard(torch: Torch, value: Value, node: ast.AST, *, whole: bool = False) ->
         return int
     modes = torch.world.modes
     if isinstance(value, Tensor):
-        alike = value.dtype == "float" and not modes.unlike and value.storage.id not in (modes.laid or ())
+        alike = value.dtype == "float" and not modes.unlike and not operations.laid_otherwise(torch, value)
         if whole:
             return Tensor, value.precision() or ("float" if alike else None)
         if alike:
@@ -532,7 +548,7 @@ def _code_of(torch: Torch, state: CompiledState, first: int, given: Sequence[Val
     nodes = map(world.writer.ledger.nodes.get, range(first + 1, world.writer.last_id + 1))
     shape = tuple((node.op, len(node.inputs), len(node.saved)) for node in nodes if node is not None)
     kinds = tuple(map(_kind, given))
-    key = _text_of(torch, model), state.asked, shape, state.resized, world.modes.autocast, kinds
+    key = _text_of(torch, model), state.asked, shape, state.resized, state.sized, world.modes.autocast, kinds
     codes = world.modes.codes
     return codes.setdefault(key, (len(codes) + 1, model))[0]
 
@@ -552,7 +568,7 @@ def _text_of(torch: Torch, model: Value) -> object:
 def _kind(value: Value) -> object:
     """Return what of a value is never compiled for another one; None where nobody knows, or it may be any."""
     if isinstance(value, Tensor):
-        return value.parameter
+        return value.parameter, type(value.length) is int and value.length in (0, 1)
     constant = concrete(value)
     return (type(constant), constant) if isinstance(constant, (bool, float, str)) else None
 

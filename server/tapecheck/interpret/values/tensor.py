@@ -49,6 +49,8 @@ class Mark(Enum):
     """The leaf that it was before the program switched `requires_grad` off."""
     GRADIENT_OF = "gradient of"
     """The tensor whose `.grad` it is."""
+    LAID_OTHERWISE = "laid otherwise"
+    """A view that may have another layout than what it is a view of, or a single row."""
     LIES_ACROSS = "lies across"
     """A view whose elements do not lie in order."""
     MOVED_LEAF = "moved leaf"

@@ -17,6 +17,10 @@ _ANEW = (
     "assumes that the second call is not compiled anew: for another dtype, layout or number, other settings, or after "
     "a reset"
 )
+_RESIZED = (
+    "assumes that the call is compiled for any size, which compiles its backward at once: it was given inputs of other "
+    "sizes or layouts before"
+)
 _CACHED = (
     "an earlier run may have left a backward on the disk that was compiled to retain its graph: then this one runs"
 )
@@ -39,19 +43,20 @@ class DonatedBuffers(Rule):
         ]
 
     def _finding(self, readings: Sequence[Reading], reading: Reading, run: Run, why: Donated, certain: bool) -> Finding:
-        call, compiled = reading.ledger.regions[why.node.id].call, reading.run_of[why.freed_by.id]
+        call = reading.ledger.regions[why.node.id].call
         create = run.backward.create == "yes"
         form = f"`{'create' if create else 'retain'}_graph` through a compiled backward with donated buffers"
         labels = [
             Label(call.at.span, "this call is compiled", "built"),
-            Label(compiled.at.span, "its backward is compiled here, where nothing retains the graph", "freed"),
+            *_compiled_for(reading, why),
             *called_from(reading, run.at, run.at),
             *path_labels(readings, reading, run),
         ]
+        retained = "retain the graph in the first backward of all as well, " if why.freed_by is not None else ""
         help_ = (
             "take this gradient through the model before it is compiled: torch.compile has no double backward"
             if create
-            else "retain the graph in the first backward of all as well, add the losses and call backward once, or set "
+            else f"{retained}add the losses and call backward once, or set "
             "`torch._functorch.config.donated_buffer = False` before anything is compiled"
         )
         return Finding(
@@ -61,7 +66,15 @@ class DonatedBuffers(Rule):
         )  # fmt: skip
 
 
+def _compiled_for(reading: Reading, why: Donated) -> Iterator[Label]:
+    if why.freed_by is not None:
+        compiled = reading.run_of[why.freed_by.id]
+        yield Label(compiled.at.span, "its backward is compiled here, where nothing retains the graph", "freed")
+
+
 def _notes(reading: Reading, run: Run, why: Donated) -> tuple[str, ...]:
+    if why.freed_by is None:
+        return (_RESIZED,)
     if why.certain != "yes":
         return (_ANEW if why.anew else _CACHED,)
     return swallowed(reading, run)
@@ -74,13 +87,20 @@ def _refused(reading: Reading) -> Iterator[tuple[Run, Donated]]:
         why = run.problem
         if not isinstance(why, Donated) or id(run) in told:
             continue
-        if why.certain == "yes" or why.anew or (run.backward.retain == "yes" and _for_the_disk(reading, run, why)):
+        if (
+            why.certain == "yes"
+            or why.anew
+            or why.freed_by is None
+            or (run.backward.retain == "yes" and _for_the_disk(reading, run, why))
+        ):
             yield run, why
 
 
 def _for_the_disk(reading: Reading, run: Run, why: Donated) -> bool:
     """Whether nothing but what an earlier run has left speaks against a refusal."""
     regions = reading.ledger.regions
+    if why.freed_by is None:
+        return False
     call, compiled = regions[why.node.id].call, reading.run_of[why.freed_by.id]
     same = (number for number in compiled.surely if number in regions and regions[number].call.code == call.code)
     surely = why.node.id in run.surely and next(same, None) is not None
