@@ -225,6 +225,10 @@ class Story:
         """Whether anything in the program's own files may look at gradients."""
         self.gradients_used: list[tuple[Site, int]] = []
         """Calls whose gradients a step has used, and how often."""
+        self.shards_watched = False
+        """Whether forwards under FSDP2 were looked at, from the first step on."""
+        self.stale_shards: list[tuple[Site, int]] = []
+        """Forwards that used parameters from before a step, and how many."""
         self.not_reduced: list[tuple[str, Site, int]] = []
         """Where DistributedDataParallel raised, with the kind of measure, and for how many parameters."""
         self.left_out: dict[int, int] = {}
@@ -340,6 +344,10 @@ class Story:
                 self.not_loaded.add(self.file(event.at.file))
             case "gradients-looked-at":
                 self.gradients_looked_at = True
+            case "shards-watched":
+                self.shards_watched = True
+            case "stale-shards":
+                self.stale_shards.append((event.at, value))
             case "gradients-used":
                 self.gradients_used.append((event.at, value))
             case "looking-stopped":

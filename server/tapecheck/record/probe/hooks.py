@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Callable, List, Mapping, Optional, Sized
 
 from .guard import Guard, keep_uncompiled
 from .recording import Recording
+from .sharded import Sharded
 from .signals import due, trip
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def install(torch: ModuleType, recorder: Recording) -> Callable[[], None]:
     handles: List[RemovableHandle] = []
     optimizers = importlib.import_module("torch.optim.optimizer")
 
-    tracer, changes = recorder.tracer, recorder.changes
+    tracer, changes, sharded = recorder.tracer, recorder.changes, Sharded(recorder)
     # Where a step is compiled, torch.compile goes through its hooks as well: this is all it is to find in them.
     compiling = getattr(getattr(torch, "compiler", None), "is_compiling", bool)
     keep_uncompiled()
@@ -134,6 +135,7 @@ def install(torch: ModuleType, recorder: Recording) -> Callable[[], None]:
                     if tracer.paused is not None:
                         tracer.overslept()
                     alone = changes.before_step(optimizer, len(args) > 1 or bool(words))
+                    sharded.before_step()
             except Exception:
                 recorder.failed()
             if paused:
@@ -194,6 +196,7 @@ def install(torch: ModuleType, recorder: Recording) -> Callable[[], None]:
         _watch_saved_tensor_hooks(torch, recorder)
 
     def undo() -> None:
+        sharded.undo()
         variable._execution_engine = engine
         if patch is not None:
             optimizers.Optimizer._patch_step_function = patch
