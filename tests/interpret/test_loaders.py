@@ -53,9 +53,12 @@ for batch in {value}:
 def dataset(draw: random.Random, depth: int = 2) -> str:
     """Return an expression for a dataset of 1 to 40 samples, or of parts of them."""
     count = draw.randint(6, 40)
-    kind = draw.randrange(7 if depth else 3)
+    kind = draw.randrange(8 if depth else 3)
     if kind == 0:
         return f"TensorDataset(torch.randn({count}, 2), torch.randn({count}))"
+    if kind == 7:
+        part = f"{draw.choice(('', 2, -30))}:{draw.choice(('', 5, 30, -1))}{draw.choice(('', ':2', ':1', ', :1'))}"
+        return f"TensorDataset(torch.randn({count}, 2)[{part}])"
     if kind == 1:
         return f"Squares({count})"
     if kind == 2:
@@ -112,7 +115,7 @@ def test_lengths_and_batches_are_those_of_torch(tmp_path: Path) -> None:
     made = _programs(150)
     path = tmp_path / "all.py"
     tried = [
-        f"try:\n    {text}    print(len(value), sum(1 for _ in value))\nexcept (TypeError, ValueError):\n    print()\n"
+        f"try:\n    {text}    print(len(value), sum(1 for _ in value))\nexcept (RuntimeError, TypeError, ValueError):\n    print()\n"
         for text in made
     ]
     path.write_text(HEAD + "".join(tried))

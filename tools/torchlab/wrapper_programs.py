@@ -115,7 +115,7 @@ class Question:
         given = f", {options}" if options else ""
         body = "\n".join(f"    {line}" if line else "" for line in self.step.splitlines())
         loop = f"for step in range({self.steps}):\n    optimizer.zero_grad()\n{body}\n    optimizer.step()\n"
-        return HEAD + _SETUPS[self.setup].format(options=given) + self.before + loop
+        return HEAD + _SETUPS[self.setup].format(options=given) + self.before.replace("{options}", given) + loop
 
 
 OPTIONS = (
@@ -311,6 +311,31 @@ DDP = (
         "a, b = model(batch())\n(a.mean() + b.mean()).backward()",
         "heads",
         "heads.c.requires_grad_(False)\n",
+    ),
+    Question(
+        "a frozen layer that is unfrozen after wrapping",
+        "a, b, c = model(batch(), 'abc')\n(a + b + c).pow(2).mean().backward()",
+        "frozen",
+        "heads.c.requires_grad_(True)\n",
+    ),
+    Question(
+        "the same, where `model.module` is wrapped once more",
+        "a, b, c = model(batch(), 'abc')\n(a + b + c).pow(2).mean().backward()",
+        "frozen",
+        "heads.c.requires_grad_(True)\nmodel = DistributedDataParallel(model.module{options})\n",
+    ),
+    Question(
+        "a layer that is added after wrapping",
+        "a, b, c, d = model(batch(), 'abcd')\n(a + b + c + d).pow(2).mean().backward()",
+        "heads",
+        "heads.d = nn.Linear(4, 3)\noptimizer.add_param_group({'params': heads.d.parameters()})\n",
+    ),
+    Question(
+        "a parameter that is replaced after wrapping",
+        "a, b, c = model(batch(), 'abc')\n(a + b + c).pow(2).mean().backward()",
+        "heads",
+        "heads.c.weight = nn.Parameter(heads.c.weight.detach().clone())\n"
+        "optimizer.add_param_group({'params': [heads.c.weight]})\n",
     ),
     Question(
         "an evaluation under `no_grad` between forward and backward",

@@ -39,6 +39,7 @@ from tapecheck.interpret.values import (
     is_parameter,
     known_elements,
     known_int,
+    known_slice,
     listed,
     marked,
     may_carry,
@@ -46,6 +47,7 @@ from tapecheck.interpret.values import (
     on_graph,
     only,
     only_tensors,
+    parts_of_slice,
     positional,
 )
 from tapecheck.source.parsing import parse_expression
@@ -1007,9 +1009,20 @@ def get_item(torch: Torch, owner: Tensor, index: Value, node: ast.AST) -> Value:
     if name == "getitem" and isinstance(result, Tensor) and result.storage is owner.storage:
         if any(map(_may_be_an_array, listed(index))):
             result.note(Mark.PERHAPS_A_COPY)
-    if isinstance(result, Tensor) and concrete(first_part(index)) is None:
-        result.length = 1
+    length = _length_of_part(owner.length, concrete(first_part(index)))
+    if length is not None and isinstance(result, Tensor):
+        result.length = length
     return result
+
+
+def _length_of_part(length: Value, first: Value) -> int | None:
+    """Return the length of what an index takes of a tensor, by the first part of the index."""
+    if first is None:
+        return 1
+    known = known_slice(parts_of_slice(first)) if isinstance(first, slice) else None
+    if known is None or type(length) is not int or (known.step or 1) < 1:
+        return None
+    return len(range(length)[known])
 
 
 def lay(torch: Torch, otherwise: bool, given: Iterable[Tensor | Unknown], made: Value) -> None:
