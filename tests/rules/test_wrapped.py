@@ -32,6 +32,8 @@ CODES = {
     "aten.addmm.default got mixed": "TAPE608",
     "aten.mm.default got mixed": "TAPE608",
     "FSDP state has already been lazily": "TAPE608",
+    # What raises is the iteration after the one whose gradients differ.
+    "Encountered gradient which is undefined": "TAPE601",
     "right, and raises without": None,
 }
 UNKNOWN = {
@@ -84,6 +86,9 @@ def test_a_step_under_ddp_is_reported_as_it_was_measured(question: Question, opt
         assert found == set()
     elif "INTERNAL ASSERT" in outcome:
         assert found <= {"TAPE601"}
+    elif question.title == "a parameter that is replaced after wrapping":
+        # What stands in its place is not averaged either, up to the exception.
+        assert found == expected(outcome) | {"TAPE601"}
     else:
         assert found == expected(outcome)
 

@@ -256,10 +256,8 @@ class Reductions:
                 if self._refuses_another(reducer, run):
                     self._over = True
                     return
-                local = _Local(reducer.wrapper, run, self._cause(reducer, run), reducer.last)
-                for leaf in reached.intersection(run.surely):
-                    self._local.setdefault(leaf, []).append(local)
-            elif self._again(reducer, run, reached & certain) or self._refuses(reducer, run, reached):
+                self._stays_local(reducer, run, reached)
+            elif self._again(reducer, run, reached, reached & certain) or self._refuses(reducer, run, reached):
                 return
             else:
                 late, reducer.late = reducer.late, set()
@@ -267,6 +265,12 @@ class Reductions:
                 self._reduce(reducer, run, reached, certain)
                 for leaf in late:
                     self._local.setdefault(leaf, []).append(_Local(reducer.wrapper, run, "checkpoint", averaging))
+
+    def _stays_local(self, reducer: _Reducer, run: Run, reached: frozenset[int]) -> None:
+        """Note that a backward leaves gradients that nothing averages."""
+        local = _Local(reducer.wrapper, run, self._cause(reducer, run), reducer.last)
+        for leaf in reached.intersection(run.surely):
+            self._local.setdefault(leaf, []).append(local)
 
     def _walk_shards(self, run: Run) -> None:
         """Note which sharded parameters a backward leaves with gradients that were not reduced."""
@@ -282,7 +286,7 @@ class Reductions:
         graph_changed = static and reducer.walked and not reducer.leaves <= reducer.ready
         return graph_changed or self._freed_outputs(reducer, run)
 
-    def _again(self, reducer: _Reducer, run: Run, certain: frozenset[int]) -> bool:
+    def _again(self, reducer: _Reducer, run: Run, reached: frozenset[int], certain: frozenset[int]) -> bool:
         """Whether a backward comes to a parameter whose gradient is ready while the reducer waits for others."""
         wrapper = reducer.wrapper
         if reducer.waits is not True or wrapper.static != "no":
@@ -297,7 +301,11 @@ class Reductions:
         earlier = reducer.last if cause == "again" else None
         self._over = True
         if cause == "again" and wrapper.unused != "no" and any(len(call.outputs) > 1 for call in reducer.calls):
-            # The node that joins the outputs gives undefined gradients: which exception comes first is not known.
+            if wrapper.unused == "yes" and len(reducer.calls) == 1 and not self._freed_outputs(reducer, run):
+                # The node that joins the outputs gave the others undefined gradients: all were averaged, and these stay
+                # local. What raises is the next iteration's backward.
+                self._over, reducer.waits = False, False
+                self._stays_local(reducer, run, reached)
             return True
         self.twice.append(Twice(wrapper, run, sorted(twice), cause, earlier, among))
         return True
