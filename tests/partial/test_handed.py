@@ -129,6 +129,38 @@ def test_what_is_handed_a_graph_is_taken_to_look_where_a_model_evaluates(name: s
     assert told(text) == ([(LOOP, False)] if evaluates else []), text
 
 
+HIDDEN = """\
+model = hidden.make()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(2):
+    optimizer.zero_grad()
+    model(torch.randn(4, 3)).pow(2).mean().backward()
+    optimizer.step()
+"""
+"""A model whose class is not visible, which learns first."""
+
+
+def of_hidden_model(mode: str, parts: dict[str, str]) -> tuple[str, int]:
+    """Return a program whose model is hidden, and the line of its loop."""
+    text = program(mode, **parts | {"before": HIDDEN + parts.get("before", "")})
+    return text, text[: text.index("for step")].count("\n") + 1
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", HANDED)
+def test_a_model_that_is_hidden_is_told_to_evaluate_like_any_other(name: str, mode: str) -> None:
+    text, loop = of_hidden_model(mode, HANDED[name])
+    evaluates = mode in ("evaluating", "train(False)")
+    assert told(text) == ([(loop, False)] if evaluates else []), text
+
+
+@pytest.mark.parametrize("mode", ("evaluating", "neither"))
+@pytest.mark.parametrize("name", LEARNS)
+def test_nothing_is_told_of_a_hidden_model_that_hidden_code_may_train(name: str, mode: str) -> None:
+    text, _ = of_hidden_model(mode, LEARNS[name])
+    assert told(text) == [], text
+
+
 @pytest.mark.parametrize("mode", ("evaluating", "neither"))
 @pytest.mark.parametrize("name", ELSEWHERE)
 def test_what_has_no_graph_of_the_loop_leaves_a_possible_finding(name: str, mode: str) -> None:

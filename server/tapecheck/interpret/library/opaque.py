@@ -596,8 +596,9 @@ def _set_mode(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwarg
     elif owner.node is None and id(owner) in torch.world.assumptions.passed and not args and not kwargs:
         # So is what was passed in, as far as anybody knows.
         presumed_parameters(torch, owner, node)
-    if name == "train" and owner.leaf is not None and owner.leaf.node is not None and not args and not kwargs:
-        torch.world.writer.emit(ModeSet(torch.world.position.site(node), True, (owner.leaf.node,)))
+    mode = concrete(argument(args, kwargs, 0, "mode", True)) if name == "train" else False
+    if isinstance(mode, bool) and owner.leaf is not None and owner.leaf.node is not None:
+        torch.world.writer.emit(ModeSet(torch.world.position.site(node), mode, (owner.leaf.node,)))
     return owner
 
 

@@ -189,8 +189,7 @@ def evaluates(reading: Reading, given: Set[int], position: int) -> bool:
     leaves = reading.ledger.leaves
     reached = reading.below(given) & leaves.keys()
     modes = [mode for at, mode in reading.modes if at < position and not reached.isdisjoint(mode.leaves)]
-    # Whether an unknown model was told to evaluate afterwards is not noted.
-    last = {leaf: mode.training for mode in modes for leaf in mode.leaves if leaf in leaves and not leaves[leaf].many}
+    last = {leaf: mode.training for mode in modes for leaf in mode.leaves}
     switched = [last[leaf] for leaf in reached if leaf in last]
     return bool(switched) and not any(switched) and all(leaves[leaf].parameter or leaves[leaf].many for leaf in reached)
 
