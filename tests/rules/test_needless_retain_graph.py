@@ -137,15 +137,22 @@ def test_needed_beyond_a_call_that_raises(build: Any, another: Any, found: Any) 
 @pytest.mark.parametrize(("first", "second"), [("a", "b"), ("", "b")])
 def test_graphs_nobody_knows_may_be_one(build: Any, found: Any, first: str, second: str) -> None:
     for line, name in ((1, first), (3, second)):
-        build.backward(line + 1, build.node(line, graph_of=name, keeps="may", linked="may"), retain="yes")
+        build.backward(line + 1, build.node(line, graph_of=name, keeps="may"), retain="yes")
     assert [finding.span.line for finding in found(build)] == [4]
 
 
-def test_what_unknown_code_computes_may_share_a_graph(build: Any, found: Any) -> None:
+def test_what_unknown_code_computes_later_hardly_shares_a_graph(build: Any, found: Any) -> None:
     for line in (1, 4):
         x = build.leaf(line)
         build.backward(line + 2, build.node(line + 1, x, op="loss_fn()", keeps="may", linked="may"), retain="yes")
-    assert [finding.span.line for finding in found(build)] == [6]
+    assert [(finding.span.line, finding.certain) for finding in found(build)] == [(3, False), (6, True)]
+
+
+def test_what_unknown_code_has_computed_before_may_share_a_graph(build: Any, found: Any) -> None:
+    nodes = [build.node(line, build.leaf(line), op="loss_fn()", keeps="may", linked="may") for line in (1, 2)]
+    for line, node in enumerate(nodes, 3):
+        build.backward(line, node, retain="yes")
+    assert [finding.span.line for finding in found(build)] == [4]
 
 
 def test_a_graph_handed_to_unknown_code(build: Any, found: Any) -> None:

@@ -439,8 +439,11 @@ class Reading:
 
     def built_since(self, change: InPlace) -> int:
         """Return the first node that was built after a change in place, or a number above all nodes."""
-        position = next((position for position, event in self.changes if event is change), 0)
-        first = bisect_left(self._node_positions, position)
+        return self.first_built(next((position for position, event in self.changes if event is change), 0))
+
+    def first_built(self, after: int) -> int:
+        """Return the first node that was built behind a position, or a number above all nodes."""
+        first = bisect_left(self._node_positions, after)
         return self._nodes[first] if first < len(self._nodes) else (self._nodes[-1] if self._nodes else 0) + 1
 
     def iterations_reached(self, loop: LoopRun, blocked: frozenset[int] = frozenset()) -> dict[int, int]:

@@ -12,6 +12,7 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Rewritten
 from tapecheck.interpret.library import replays, scalers, sharding, visible
 from tapecheck.interpret.library.contract import Torch
+from tapecheck.interpret.objects.unknowns import made_since
 from tapecheck.interpret.state import World, cuts_of
 from tapecheck.interpret.values import (
     Args,
@@ -398,7 +399,8 @@ class Autograd:
                 # Nothing else that it was computed of could have one: it was no data.
                 root.graph = "may"
             if root.node is None and root.requires() == "may":
-                root.stands_at(self.world.graph.unknown_graph(root.name, node))
+                made = made_since(root, len(self.world.writer.ledger.traversals)) is True
+                root.stands_at(self.world.graph.unknown_graph(root.name, node, made=made))
                 self.world.stores.kept += 1
 
     def _given(self, names: Sequence[str], args: Args, kwargs: Kwargs, node: ast.AST) -> Kwargs:

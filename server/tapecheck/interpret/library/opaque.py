@@ -167,10 +167,16 @@ def opaque_result(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast
         # A function of torch's own has no model but the one that it is given.
         if not name.startswith("torch.") or _computes_any(args, kwargs) or requires_any(values) != "no":
             result.data, result.returned = False, True
-    result.kept = Kept(given, values=_led_to(name, args, kwargs))
+    result.kept = Kept(given, values=_led_to(name, args, kwargs), walked=_walked(torch, values))
     if not name.startswith((*_GENERIC_DATA, *leaves.LOOKING)):
         _reworked(torch, (*args, *kwargs.values()), node, name)
     return result
+
+
+def _walked(torch: Torch, given: Iterable[Value]) -> int:
+    """Return how many backwards have run before a call; -1 where it is given what may have an older graph."""
+    walked = len(torch.world.writer.ledger.traversals)
+    return -1 if any(unknowns.made_since(one, walked) is False for one in given) else walked
 
 
 def _led_to(path: str, args: Args, kwargs: Kwargs) -> tuple[Value, ...]:
@@ -318,6 +324,8 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
     if computed.node is not None:
         graphs = (*whole.kept.graphs[-limits.MOST_MADE :], (function, computed.node))
         whole.kept = whole.kept._replace(graphs=graphs)
+    elif computed.returned and not any(one is function for one in whole.kept.unseen):
+        whole.kept = whole.kept._replace(unseen=(*whole.kept.unseen[-limits.MOST_MADE :], function))
     return computed
 
 
@@ -390,9 +398,12 @@ def _meet(torch: Torch, function: Unknown, node: ast.AST) -> None:
     """
     if torch.nn.is_method(function.part_of.attr):
         return
-    nodes = tuple(made for by, made in unknowns.root(function).kept.graphs if by is not function)
-    if nodes:
-        torch.world.writer.emit(Escape(torch.world.position.site(node), nodes, function.name, built=True))
+    kept = unknowns.root(function).kept
+    nodes = tuple(made for by, made in kept.graphs if by is not function)
+    unseen = any(by is not function for by in kept.unseen)
+    if nodes or unseen:
+        at = torch.world.position.site(node)
+        torch.world.writer.emit(Escape(at, nodes, function.name, open=unseen, built=True))
 
 
 def _computed(
@@ -428,7 +439,8 @@ def _computed(
     result.data = result.data and _gives_data(torch, function, values, passed)
     result.assumed = function.assumed
     result.returned = not result.data and (function.returned or len(values) > 0)
-    result.kept = Kept(given, values=unknowns.root(function).kept.values)
+    made_of = [*values, owner] if owner is not None and owner.returned else values
+    result.kept = Kept(given, values=unknowns.root(function).kept.values, walked=_walked(torch, made_of))
     if _acts(torch, owner, keeps == "yes", looks, node):
         _given_away(torch, values, node, function.name)
     if not looks:

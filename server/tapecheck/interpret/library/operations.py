@@ -291,7 +291,8 @@ class _Call:
         """Give what unknown code returned the graph of its own that it may have: others that use it share that one."""
         for value in self.every:
             if value.returned and value.node is None and value.itself() is value:
-                value.stands_at(self.world.graph.unknown_graph(value.name, self.node, "may"))
+                made = unknowns.made_since(value, len(self.world.writer.ledger.traversals)) is True
+                value.stands_at(self.world.graph.unknown_graph(value.name, self.node, "may", made=made))
 
     def _dtype(self) -> str:
         """Return the kind of numbers in the result: "int" only where no other are possible."""

@@ -32,6 +32,9 @@ _ARITHMETIC: dict[str, Callable[[float, float], float]] = {
 }  # fmt: skip
 
 
+_WEIGHING = frozenset(("Mult", "Div", "Pow"))
+
+
 def derived(kind: Kind, name: str, what: str, *parts: Value) -> Unknown:
     """Return an unknown that is worked out from other values: `what` says how."""
     result = Unknown(name, None, (), kind)
@@ -65,6 +68,25 @@ def drawn(value: Unknown) -> None:
 def is_drawn(value: Value) -> bool:
     """Return whether a value is drawn by chance, or worked out from one that is."""
     return any(one.parts is not None and one.parts[0] == _DRAWN for one in origins(value))
+
+
+def made_since(value: Value, walked: int, known: dict[int, bool | None] | None = None) -> bool | None:
+    """Return whether the graph that a value may have comes from calls which the path has seen since so many backwards
+    had run; None where it has none.
+
+    Of what is weighed by something that nobody knows, that is so where the other factor's does.
+    """
+    if not isinstance(value, Unknown) or value.node is not None or value.data:
+        return None
+    if value.returned or value.parts is None or len(value.parts) != 3:
+        return value.returned and root(value).kept.walked == walked
+    known = {} if known is None else known
+    if id(value) not in known:
+        operation, *operands = value.parts
+        made = [made_since(one, walked, known) for one in operands]
+        certain = any(made) if operation in _WEIGHING else False not in made
+        known[id(value)] = certain and True in made
+    return known[id(value)]
 
 
 def origins(value: Value) -> list[Unknown]:

@@ -174,9 +174,14 @@ class GraphBuilder:
             storage or writer.new_storage(), number, exists, oldest=number if oldest is None else oldest, cuts=cuts
         )
 
-    def unknown_graph(self, name: str, at: ast.AST, exists: Fact = "yes") -> Tensor:
-        """Return a node that stands for the whole graph of a value that unknown code made."""
-        return self.build(f"graph of {name}", at, (), keeps="may", exists=exists, graph_of=name)
+    def unknown_graph(self, name: str, at: ast.AST, exists: Fact = "yes", *, made: bool = False) -> Tensor:
+        """Return a node that stands for the whole graph of a value that unknown code made.
+
+        `made` says that it did so in a call since the last backward; what is older may lead to any other graph.
+        """
+        inputs = () if made or exists == "yes" else (self.unknown_source(at),)
+        linked: Fact = "may" if made else "yes"
+        return self.build(f"graph of {name}", at, inputs, keeps="may", exists=exists, graph_of=name, linked=linked)
 
     def unknown_source(self, at: ast.AST) -> Tensor:
         """Return what stands for the graphs that unknown operands may have; it holds nothing that a backward frees."""

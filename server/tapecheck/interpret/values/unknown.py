@@ -88,12 +88,15 @@ class Question(NamedTuple):
 class Kept(NamedTuple):
     """What the unknown code behind a value may keep: the `leaves` that it was given when it made the value, and the
     `graphs` that calls of it and of its methods gave, each with what was called. Whoever has what a library made of
-    some `values` can come to these by it.
+    some `values` can come to these by it. `walked` is how many backwards had run when it made the value. `unseen` are
+    those that were called and gave what may have a graph that is not on the tape.
     """
 
     leaves: tuple[int, ...] = ()
     graphs: tuple[tuple[Unknown, int], ...] = ()
     values: tuple[Value, ...] = ()
+    walked: int = 0
+    unseen: tuple[Unknown, ...] = ()
 
 
 NO_WHOLE = Whole()

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
+from tapecheck.rules.certainty import rest_on
 from tapecheck.rules.finding import Finding
 from tapecheck.rules.missing_create_graph.rule import gradients_taken
 from tapecheck.rules.needless_retain_graph.facts import NeedlessRetainGraphFacts
 from tapecheck.rules.reading import Reading, Run, grouped, remembered
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import call_text
-from tapecheck.tape import Ledger, Span
+from tapecheck.tape import Assumption, Ledger, Node, Span
+from tapecheck.tape.ledger import UNKNOWN_SOURCE
+
+_WEIGHING = frozenset(("MulBackward0", "DivBackward0", "PowBackward0"))
 
 
 class NeedlessRetainGraph(Rule):
@@ -30,19 +36,22 @@ class NeedlessRetainGraph(Rule):
         ending = [reading for reading in readings if not reading.tape.beyond]
         for reading in [*ending, *map(Reading, beyond.values())]:
             calls.add(reading)
-        return [self._finding(run) for run in calls.needless()]
+        return [self._finding(run, calls.supposed.get(run.at.span)) for run in calls.needless()]
 
-    def _finding(self, run: Run) -> Finding:
+    def _finding(self, run: Run, supposed: Assumption | None) -> Finding:
         home = run.at.span
         argument = run.backward.retain_span
         message = "unnecessary `retain_graph=True`" if _always(run) else "unnecessary `retain_graph` argument"
-        return Finding(
+        finding = Finding(
             self.code, self.name, self.severity, home, message,
             "remove the argument: same gradients, and the graph's memory is released during this call",
             (), True, True,
             facts=NeedlessRetainGraphFacts(argument=argument, call=run.backward.call),
             notes=(f"no later backward uses the tensors saved by the graph of {call_text(run.backward)}",),
         )  # fmt: skip
+        if supposed is not None:
+            rest_on(finding, supposed)
+        return finding
 
 
 def _in_chains(reading: Reading) -> set[Span]:
@@ -59,6 +68,8 @@ class _Calls:
         """Those with an argument that no call writes itself (that of a `functools.partial`, `**options`): it may go for
         several calls."""
         self.seen: dict[Span, Run] = {}
+        self.supposed: dict[Span, Assumption] = {}
+        """What is taken for granted of hidden code that computes a part of a loss, by the place of the call."""
 
     def add(self, reading: Reading) -> None:
         """Note what one tape shows of them."""
@@ -71,7 +82,10 @@ class _Calls:
                 continue
             if span in chains or not whole or not _all_needless(reading, runs):
                 self.needed.add(span)
-            elif reading.complete and not (span in self.seen and _always(self.seen[span])):
+                continue
+            if span not in self.supposed and (supposed := _supposed(reading, runs)) is not None:
+                self.supposed[span] = supposed
+            if reading.complete and not (span in self.seen and _always(self.seen[span])):
                 self.seen[span] = max(runs, key=_always)
 
     def needless(self) -> list[Run]:
@@ -84,22 +98,48 @@ def _always(run: Run) -> bool:
     return run.backward.retain_argument == "yes"
 
 
-def _walks_the_unknown(reading: Reading, run: Run) -> bool:
-    """Return whether a call walks a graph whose origin is unknown."""
-    ledger = reading.ledger
-    if run.backward.open and not run.backward.roots:
-        return True
-    if any(root.node is None and root.graph == "may" for root in run.backward.roots):
-        return True
+@dataclass(frozen=True, slots=True)
+class _Unknown:
+    """What a backward walks that is not known: nodes `made` here, oldest first, which hidden code has a part in, and
+    whether some is `foreign`, of a graph that was there before, such as that of an argument. A graph is `weighed` by
+    something that nobody knows.
+    """
+
+    made: tuple[int, ...]
+    foreign: bool
+    weighed: Node | None
+
+    def __bool__(self) -> bool:
+        return self.foreign or bool(self.made) or self.weighed is not None
+
+
+@remembered
+def _unknown(reading: Reading) -> dict[int, _Unknown]:
+    """Return by its position what each backward walks that is not known, for those that walk such nodes."""
+    found = ((run.position, _unknown_of(reading.ledger, run)) for run in reading.runs)
+    return {position: unknown for position, unknown in found if unknown}
+
+
+def _unknown_of(ledger: Ledger, run: Run) -> _Unknown:
+    nodes = ledger.nodes
+    foreign = run.backward.open and not run.backward.roots
+    foreign = foreign or any(root.node is None and root.graph == "may" for root in run.backward.roots)
     walked: Iterable[int] = run.executed
     if run.problem is not None:
         walked = ledger.ancestry(run.backward.root_nodes)
     # What unknown code computed from a graph may have another one besides.
-    return any(ledger.leads_anywhere(node) or _of_unknown_code(ledger, node) for node in walked)
+    linked = {node for node in walked if node in nodes and nodes[node].linked != "yes"}
+    sources = {node for node in linked if nodes[node].op == UNKNOWN_SOURCE}
+    using = [nodes[node] for node in walked if node in nodes and not sources.isdisjoint(nodes[node].inputs)]
+    weighed = [node for node in using if _scales(node)]
+    foreign = foreign or len(weighed) < len(using)
+    foreign = foreign or any(ledger.leads_anywhere(node) for node in walked if node not in linked)
+    return _Unknown(tuple(sorted(linked - sources)), foreign, weighed[0] if weighed else None)
 
 
-def _of_unknown_code(ledger: Ledger, node: int) -> bool:
-    return node in ledger.nodes and ledger.nodes[node].linked != "yes"
+def _scales(node: Node) -> bool:
+    """Return whether an operation only weighs one graph by something that nobody knows, such as a setting."""
+    return node.op in _WEIGHING and len(node.inputs) > 1
 
 
 def _all_needless(reading: Reading, runs: list[Run]) -> bool:
@@ -154,11 +194,52 @@ def _keeping(reading: Reading, starts: Iterable[int]) -> set[int]:
 def _perhaps_walked_elsewhere(reading: Reading, runs: list[Run]) -> bool:
     """Return whether a later backward, or unknown code, may walk what these calls walk of unknown origin."""
     # Two values out of unknown code may have been computed from a third.
-    unknown = [run for run in reading.runs if _walks_the_unknown(reading, run)]
-    given_away = [
-        position
-        for position, escape in reading.escapes
-        if escape.open or any(map(reading.ledger.leads_anywhere, escape.nodes))
-    ]
-    last = max([run.position for run in unknown[-1:]] + given_away[-1:], default=0)
-    return any(run.position < last for run in runs if run in unknown)
+    unknown = _unknown(reading)
+    last = max([*unknown, *_given_away(reading)], default=0)
+    return any(
+        run.position < last if unknown[run.position].foreign else _may_share(reading, run)
+        for run in runs
+        if run.position in unknown
+    )
+
+
+@remembered
+def _given_away(reading: Reading) -> tuple[int, ...]:
+    """Return the positions at which graphs that nobody knows leave what the tape sees."""
+    anywhere = reading.ledger.leads_anywhere
+    return tuple([at for at, escape in reading.escapes if escape.open or any(map(anywhere, escape.nodes))])
+
+
+def _may_share(reading: Reading, run: Run) -> bool:
+    """Return whether a later backward walks what hidden code had made before one was run, besides what that walks.
+
+    What it makes later has a graph of what it made before only if it keeps that; another method of it may walk that.
+    """
+    if not run.backward.accumulates:
+        # Who asks for gradients by name, hands functions over that share a graph more often.
+        return run.position < max([*_unknown(reading), *_given_away(reading)])
+    if any(at > run.position and escape.open for at, escape in reading.built_by_unknown):
+        return True
+    after = reading.first_built(run.position)
+    for position, other in _unknown(reading).items():
+        older = other.made[: bisect_left(other.made, after)] if position > run.position else ()
+        if position > run.position and (other.foreign or not run.executed.keys() >= set(older)):
+            return True
+    return False
+
+
+def _supposed(reading: Reading, runs: list[Run]) -> Assumption | None:
+    """Return what is taken for granted of hidden code where it may walk, later, what it has made before."""
+    unknown = _unknown(reading)
+    last = max([*unknown, *_given_away(reading)], default=0)
+    for run in runs:
+        mine = unknown.get(run.position)
+        if mine is None or run.position >= last:
+            continue
+        if mine.made:
+            node = reading.ledger.nodes[mine.made[0]]
+            text = f"`{node.graph_of or node.op}` goes into no graph that is walked later"
+            return Assumption("result", node.at.span, text)
+        if mine.weighed is not None:
+            return Assumption("value", mine.weighed.at.span, "what the loss is weighed by has no graph")
+    return None
