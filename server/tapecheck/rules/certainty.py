@@ -290,8 +290,7 @@ class _Cause:
             if rule.of_absence or not self.reading.confirmed.isdisjoint(event.about):
                 return None
             return True if not _caused_by(self.reading, self.lines).isdisjoint(event.about) else None
-        if event.kind == "module" and not self.reading.trained_leaves.isdisjoint(event.about):
-            # A backward from a loss that comes from nowhere else shows that it is one.
+        if event.kind == "module" and self._is_shown(event):
             return None
         if rule.lasting and event.kind == "skipped":
             # What ends what lasts may be anywhere, most likely where it comes about.
@@ -302,6 +301,15 @@ class _Cause:
         if not rule.of_absence and (not touches or event.kind in _OF_RESULTS):
             return None
         return touches and (not event.recorded or _hangs(event, self.chain))
+
+    def _is_shown(self, event: Assumed) -> bool:
+        """Return whether a backward from a loss that comes from nowhere else shows what is a module, or that what the
+        lines of a finding keep or walk has a graph, whatever made it.
+        """
+        if not self.reading.trained_leaves.isdisjoint(event.about):
+            return True
+        used = _used(self.reading, self.lines) & self.reading.ledger.nodes.keys()
+        return not self.rule.of_absence and bool(used) and used <= self.reading.confirmed
 
     def _is_behind(self, event: Assumed, position: int) -> bool:
         """Return whether an assumption comes too late to touch a finding."""
