@@ -457,3 +457,24 @@ def test_inputs_of_several_sizes_have_a_backward_of_any_size() -> None:
     # One that is expanded may be laid out as any other, and what each size has of its own is not known of views.
     assert [one for one in guessed if one[0] != "expanded"] == []
     assert [one for one in missed if not one[2]] == []
+
+
+KEEPS_MORE = {
+    "a list that grows": ("self.seen = []", "self.seen.append(hidden.detach())"),
+    "a list of one": ("self.seen = []", "self.seen[-1:] = [hidden.detach()]"),
+    "a dict": ("self.seen = {}", "self.seen['hidden'] = hidden.detach()"),
+    "nothing": ("self.seen = []", "pass"),
+}
+
+
+@pytest.mark.parametrize("keeps", KEEPS_MORE)
+def test_what_a_module_holds_more_of_has_it_compiled_anew(keeps: str) -> None:
+    pytest.importorskip("torch")
+    made, kept = KEEPS_MORE[keeps]
+    forward = f"hidden = self.b(self.a(x).relu()).tanh()\n        {kept}\n        return self.b(hidden).relu()"
+    text = HEAD.replace("{forward}", forward).replace("self.b = nn", f"{made}\n        self.b = nn", 1)
+    text += "for step in range(2):\n    out().backward(retain_graph=step > 0)\n"
+    with Truth() as asked:
+        outcome = asked.run(text)
+    found = [one.certain for one in check(from_text(text, NAME)).findings if one.code == "TAPE611"]
+    assert found == [outcome.kind == "donated"]

@@ -21,8 +21,10 @@ from tapecheck.interpret.values import (
     Dict,
     Instance,
     Kwargs,
+    List,
     Mark,
     Native,
+    Set,
     Tensor,
     Unknown,
     Value,
@@ -481,8 +483,13 @@ def _guards(torch: Torch, state: CompiledState, given: Sequence[Value], node: as
         (name, _guard(torch, value, node, whole=True)) for _, module in inside for name, value in module.attrs.items()
         if isinstance(value, (Tensor, Unknown)) or is_number(value) or (name == "training" and _asks(module))
     )  # fmt: skip
+    # How much a list or dict of a module holds is looked at as well.
+    held = tuple(
+        (name, len(value.items)) for _, module in inside for name, value in module.attrs.items()
+        if isinstance(value, (List, Dict, Set))
+    )  # fmt: skip
     made = tuple(_made_with(torch.world, module) for _, module in inside)
-    return modes.settings, kept, made, tuple(_guard(torch, value, node) for value in given)
+    return modes.settings, kept, held, made, tuple(_guard(torch, value, node) for value in given)
 
 
 def _made_with(world: World, module: Instance) -> object:
