@@ -37,6 +37,24 @@ def test_findings_share_the_analyses_of_equal_edits() -> None:
     assert effort.left == Effort().left - effort.analysed.work
 
 
+def test_a_finding_that_no_edit_mends_leaves_the_others_their_fixes() -> None:
+    report = check(from_text(PROGRAM, "train.py"))
+    first, second = report.findings
+    tried: list[str] = []
+
+    def never(source, *, open_files=None) -> Report:  # type: ignore[no-untyped-def]
+        tried.append(source.text)
+        return report
+
+    assert not fixes_for(report, first, check=never, effort=Effort())
+    all_of_them = len(tried)
+    tried.clear()
+    effort = Effort(for_one=1)
+    assert not fixes_for(report, first, check=never, effort=effort)
+    assert len(tried) == 1 < all_of_them and effort.untried == [first]
+    assert fixes_for(report, second, effort=effort)
+
+
 def test_the_oldest_reports_go_where_too_many_events_are_kept() -> None:
     made: list[str] = []
 

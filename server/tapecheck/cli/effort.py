@@ -22,7 +22,7 @@ def untried(effort: Effort, count: int) -> list[Incomplete]:
     if not effort.untried:
         return []
     message = (
-        f"{len(effort.untried)} of {count} findings were not tried for fixes, which would take too long; an editor "
+        f"not every fix was tried for {len(effort.untried)} of {count} findings, which would take too long; an editor "
         "tries those of one finding at a time, `--select` narrows what is tried"
     )
     return [Incomplete(message, min(finding.span.line for finding in effort.untried))]

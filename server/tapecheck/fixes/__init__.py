@@ -33,11 +33,14 @@ LONG = 4000
 MAX_EFFORT = 1_500_000
 """What all fixes of one file may cost: units of the dry run (60,000 to 150,000 take a second of CPU time), events that
 the rules read and lines, for each candidate that is tried."""
+MAX_FOR_ONE = 300_000
+"""What of it one finding may take: where a fix holds, it mostly takes one analysis or two to find it."""
 
 __all__ = [
     "LONG",
     "MAX_EFFORT",
     "MAX_FIXES",
+    "MAX_FOR_ONE",
     "MAX_TRIES",
     "TRIES_FOR_MORE",
     "Edit",
@@ -52,12 +55,13 @@ __all__ = [
 class Effort:
     """What trying the fixes of one file may still cost, and what came of it beside the fixes.
 
-    `untried` are the findings whose turn did not come, `hiding` the fixes that would hide another finding, `without`
-    the findings for which none of the tried edits holds, with the reason. `analysed` keeps the reports on edited
-    programs.
+    `for_one` is what one finding may take of it. `untried` are the findings for which not all was tried and nothing
+    held, `hiding` the fixes that would hide another finding, `without` the findings for which none of the tried edits
+    holds, with the reason. `analysed` keeps the reports on edited programs.
     """
 
     left: int = MAX_EFFORT
+    for_one: int = MAX_FOR_ONE
     untried: list[Finding] = field(default_factory=list)
     hiding: list[Hiding] = field(default_factory=list)
     without: list[tuple[Finding, str]] = field(default_factory=list)
@@ -100,7 +104,7 @@ def fixes_for(
     from tapecheck.fixes.code import Code
     from tapecheck.fixes.verify import Verifier
 
-    effort = Effort(left=sys.maxsize) if effort is None else effort
+    effort = Effort(left=sys.maxsize, for_one=sys.maxsize) if effort is None else effort
     codes = {path: Code(source) for path, source in _files(report, finding, open_files or {}).items()}
     part = None
     if check is None:
@@ -123,10 +127,11 @@ def _holding(contexts: list[Context], verifier: Verifier, effort: Effort, share:
     found: list[Fix] = []
     groups: set[str] = set()
     sources = {context.code.source.path: context.code.source for context in contexts}
+    enough = effort.left - effort.for_one
     for code, candidate in _candidates(contexts):
         if len(found) >= MAX_FIXES or verifier.left <= 0:
             break
-        if effort.left <= 0:
+        if effort.left <= max(enough, 0):
             effort.untried += [verifier.finding] if not found else []
             break
         if candidate.group in groups or (candidate.fallback and found):
