@@ -90,3 +90,50 @@ def test_a_view_of_what_a_compiled_call_is_given_is_made_anew_behind_it(view: st
         raised = raised_by(program)
         assert found == (["TAPE103"] if "does not require grad" in raised else []), program
         assert "double backward" not in raised
+
+
+BESIDE = """\
+import torch
+
+net = torch.compile(lambda x, w: (x * w, {view}), backend="aot_eager")
+x = torch.randn(4, 4, requires_grad=True)
+w = torch.randn(4, requires_grad=True)
+product, other = net(x, w)
+{then}
+"""
+VIEWS = (
+    "x.t()", "x.view(-1)", "x[1:]", "x[0]", "x.unsqueeze(0).squeeze(0)", "x.expand(4, 4)", "x.diagonal()",
+    "x.unfold(0, 2, 2)",
+    "x.view(2, 8)[1:].t()", "x.flatten(1)", "x.reshape(16)", "x.t().reshape(16)", "x.permute(1, 0)", "x.clone()",
+    "x.chunk(2)[0]", "x.unbind(0)[1]", "x.contiguous()", "(x * w).t()", "x.view(-1) * 2",
+)  # fmt: skip
+THEN = {
+    "a second derivative of it": (
+        "(g,) = torch.autograd.grad(other.pow(3).sum(), x, create_graph=True)\ng.pow(2).sum().backward()"
+    ),
+    "both, one after the other": "other.sum().backward()\nproduct.sum().backward()",
+    "the other way round": "product.sum().backward()\nother.sum().backward()",
+    "a second derivative of both": (
+        "(g,) = torch.autograd.grad((other.sum() + product.sum()).pow(3), x, create_graph=True)\n"
+        "g.pow(2).sum().backward()"
+    ),
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_view_beside_a_product_is_no_part_of_what_is_compiled(view: str) -> None:
+    for then in THEN.values():
+        program = BESIDE.format(view=view, then=then)
+        found = [(one.code, one.certain) for one in check(from_text(program, "train.py")).findings]
+        raised = raised_by(program)
+        if raised:
+            # What makes a view or a copy, by its input's layout, is told as possible or not at all.
+            assert {code for code, _ in found} <= {"TAPE603", "TAPE604"}, program
+        else:
+            assert not [code for code, certain in found if certain], program
+
+
+def test_what_is_told_of_products_beside_views_stays_certain() -> None:
+    for view in VIEWS:
+        program = BESIDE.format(view=view, then=THEN["a second derivative of both"])
+        assert raised_by(program) and [one.certain for one in check(from_text(program, "train.py")).findings] == [True]

@@ -65,9 +65,16 @@ GRADIENT = "GradientBackward"
 """The op of the node that stands for the graph of a gradient."""
 _REPLAYED = frozenset(
     f"{name}Backward0"
-    for name in ("View", "T", "Transpose", "Permute", "Select", "Slice", "Expand", "Squeeze", "Unsqueeze", "Alias")
-)
-"""Views of which a compiled call hands out new ones, where it computes nothing else."""
+    for name in (
+        "Alias", "Diagonal", "Expand", "Permute", "Select", "Slice", "Squeeze", "T", "Transpose", "Unfold", "Unsqueeze",
+        "View",
+    )
+) | {"SqueezeBackward1", "SqueezeBackward2"}  # fmt: skip
+"""Views of which a compiled call hands out new ones: of what it is given, they are no part of what is compiled."""
+_PERHAPS_REPLAYED = frozenset((
+    "atleast_2d", "atleast_3d", "flatten", "getitem", "imag", "ravel", "real", "reshape", "reshape_as", "squeeze",
+))  # fmt: skip
+"""Functions that make such a view, a copy or nothing: it hangs on the layout of what they are given."""
 _EARLIER = 8
 _UNREAD = frozenset((
     Assumed, Bind, Decision, End, Escape, GradientCleared, GradientRead, GradientSet, GradientsReduced,
@@ -186,6 +193,11 @@ class Region:
     retained: list[int] = field(default_factory=list)
 
 
+def _given(call: WrapperCall, source: int) -> bool:
+    """Return whether a node was there before a compiled call."""
+    return source <= call.first
+
+
 class Ledger:
     """Replays events one at a time and remembers what the engine would.
 
@@ -237,9 +249,26 @@ class Ledger:
         return None
 
     def _join(self, call: WrapperCall) -> None:
-        """Make the nodes of a compiled call one region."""
-        inside = [number for number in range(call.first + 1, call.last + 1) if number in self.nodes]
-        if call.wrapper is not None or call.whole == "no" or not inside:
+        """Make the nodes of a compiled call one region, but for plain views of what it is given.
+
+        Where it is not known whether an op makes a view of that or computes something, it may be part of the region.
+        """
+        made = [number for number in range(call.first + 1, call.last + 1) if number in self.nodes]
+        if call.wrapper is not None or call.whole == "no":
+            return
+        views: dict[int, set[int]] = {}
+        """What the call was given, by the views of it."""
+        for number in made:
+            node = self.nodes[number]
+            plain = node.linked == "yes" and (node.op in _REPLAYED or node.op in _PERHAPS_REPLAYED)
+            if plain and all(_given(call, one) or one in views for one in node.inputs):
+                views[number] = {source for one in node.inputs for source in views.get(one, {one})}
+        inside = [number for number in made if number not in views]
+        doubtful = dataclasses.replace(call, whole="may")
+        for number, sources in views.items():
+            if self.nodes[number].op not in _REPLAYED:
+                self.regions[number] = Region(doubtful, "may", dict.fromkeys(sources, "may"))
+        if not inside:
             return
         keeps: Fact = "no"
         for number in inside:
@@ -250,7 +279,8 @@ class Ledger:
         led = self.ancestry(call.outputs)
         inputs: dict[int, Fact] = {
             source: led.get(source, "may")
-            for number in inside for source in self.nodes[number].inputs if source <= call.first
+            for number in inside for one in self.nodes[number].inputs for source in views.get(one, {one})
+            if _given(call, source)
         }  # fmt: skip
         self.regions.update(dict.fromkeys(inside, Region(call, both(keeps, call.whole), inputs)))
 

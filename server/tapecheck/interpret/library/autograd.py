@@ -70,7 +70,6 @@ from tapecheck.tape import (
 )
 from tapecheck.tape.ledger import GRADIENT
 from tapecheck.torchfacts import OpFact
-from tapecheck.torchfacts.donated import may_be_view
 
 _MESSAGES = {
     "donated": "This backward function was compiled with non-empty donated buffers which requires create_graph=False "
@@ -234,17 +233,9 @@ class Autograd:
                         yield to, built
 
     def _is_compiled(self, number: int) -> bool:
-        """Whether a node is certainly part of a compiled call; views of what that is given are made anew behind it."""
-        ledger, ahead = self.world.writer.ledger, [number]
-        while ahead:
-            one = ahead.pop()
-            region = ledger.regions.get(one)
-            if region is None:
-                continue
-            if region.call.whole != "yes" or not may_be_view(ledger.nodes[one].op):
-                return region.call.whole == "yes"
-            ahead += ledger.nodes[one].inputs
-        return False
+        """Whether a node is certainly part of a compiled call."""
+        region = self.world.writer.ledger.regions.get(number)
+        return region is not None and region.call.whole == "yes"
 
     def _one_gradient(
         self, number: int, known: _Known, name: str, position: int, chain: tuple[int, Fact] | None, at: ast.AST
