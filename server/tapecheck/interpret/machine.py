@@ -45,6 +45,7 @@ from tapecheck.interpret.values import (
     as_given,
     behaviour,
     listed,
+    with_numbers,
 )
 
 _EVALUATE = expressions.EVALUATE
@@ -199,7 +200,9 @@ class Machine:
         self.imports.forget(path)
 
     def new_list(self, items: list[Value], node: ast.AST, more: int = 0) -> List:
-        return List(items, more, stored_at=self.world.position.site(node), born=self.world.position.clock)
+        return List(
+            items, with_numbers(more, items), stored_at=self.world.position.site(node), born=self.world.position.clock
+        )
 
     def unknown(self, name: str) -> Value:
         """Return a value that nobody can know."""

@@ -14,6 +14,7 @@ from tapecheck.interpret.library.states import LoaderState, state_of
 from tapecheck.interpret.objects import syntax
 from tapecheck.interpret.objects.algebra import dict_update, ordered, stored_under
 from tapecheck.interpret.objects.constants import computed, formatted, text_of
+from tapecheck.interpret.objects.containers import of_library
 from tapecheck.interpret.objects.methods import distinct, has_method, in_unknown_order
 from tapecheck.interpret.objects.namespaces import Attributes, Names
 from tapecheck.interpret.objects.unknowns import (
@@ -252,6 +253,7 @@ def _zip(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         any(s.sequential for s in streams),
         sources=(*streams,),
         held=all(s.held for s in streams),
+        one_way=all(s.one_way for s in streams),
     )
 
 
@@ -271,7 +273,9 @@ def _map(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         known = [length() for length in lengths]
         return None if None in known else min(size for size in known if size is not None)
 
-    return Stream(length, item, any(stream.sequential for stream in streams), sources=(*streams,), over=(args[0],))
+    one_way = of_library(m, args[0]) and all(stream.one_way for stream in streams)
+    sequential = any(stream.sequential for stream in streams)
+    return Stream(length, item, sequential, sources=(*streams,), over=(args[0],), one_way=one_way)
 
 
 def _filter(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

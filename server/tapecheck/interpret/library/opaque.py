@@ -21,6 +21,7 @@ from tapecheck.interpret.values import (
     Function,
     Instance,
     Kept,
+    Kind,
     Kwargs,
     List,
     Mark,
@@ -100,6 +101,8 @@ def unknown_attribute(torch: Torch, owner: Unknown, name: str, node: ast.AST) ->
             child = owner.part_named(name)
             if isinstance(child, Unknown):
                 child.node, child.oldest, child.data = None, None, name != "grad"
+                if name == "shape":
+                    child.kind = Kind.SIZES
             return child
     if name in OF_TENSORS and perhaps_a_number(torch, owner):
         torch.world.omissions.supposed.add(torch.world.position.span(node))
@@ -654,6 +657,8 @@ def _asked(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, 
         result.data = True
         if name == "dim" and result.truth is None:
             result.truth = True
+        if name == "size" and owner.node is not None:
+            result.kind = Kind.SIZES
         if name == "size" and args:
             return result.part_at(args[0])
     return result

@@ -11,6 +11,7 @@ from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import OptimizerState, kept, state_of
 from tapecheck.interpret.objects.syntax import root_of
 from tapecheck.interpret.values import (
+    BEYOND,
     MORE,
     Args,
     Dict,
@@ -42,7 +43,7 @@ _SWITCH = "requires_grad"
 
 def _whole(more: int) -> Fact:
     """Return what a container says by what is not known of it: what is picked of its elements holds no others."""
-    return "may" if more & MORE else "no" if more else "yes"
+    return "may" if more & BEYOND else "no" if more else "yes"
 
 
 def _together(wholes: Iterable[Fact]) -> Fact:

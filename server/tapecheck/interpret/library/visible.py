@@ -17,6 +17,7 @@ from tapecheck.interpret.objects import carry
 from tapecheck.interpret.objects.unknowns import has_default, root
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
+    MORE,
     BaseValue,
     Bound,
     Context,
@@ -97,7 +98,7 @@ def called(torch: Torch, name: str, args: Iterable[Value], node: ast.AST) -> Non
     for arg, written in zip(args, _written(node, len(args))):
         # Nobody else has what is written at the call, to put anything into it.
         owner = behaviour(arg)
-        inside = tuple(owner.children()) if isinstance(written, _DISPLAYS) and owner.is_whole() else arg
+        inside = tuple(owner.children()) if isinstance(written, _DISPLAYS) and not _holds_more(arg) else arg
         held: list[Value] = []
         kind = _reach(torch, inside, about, held)
         if kind in ("data", "nothing"):
@@ -183,7 +184,7 @@ def _reach(
         return _reach_object(torch, value, about)
     if isinstance(value, tuple):
         return _most(_reach(torch, one, about, held, depth) for one in value)
-    if held is not None and depth > 0 and isinstance(value, (List, Dict, Set)) and behaviour(value).is_whole():
+    if held is not None and depth > 0 and isinstance(value, (List, Dict, Set)) and not _holds_more(value):
         held.append(value)
         torch.world.budget.spend(len(value.items) // limits.PARTS_A_UNIT)
         return _most(_reach(torch, one, about, held, depth - 1) for one in behaviour(value).children())
@@ -193,6 +194,11 @@ def _reach(
         return "nothing"
     # What a list of hidden elements holds when it is given away says nothing of what is in it.
     return "anything" if isinstance(value, BaseValue) else "nothing"
+
+
+def _holds_more(value: Value) -> bool:
+    """Return whether a value may hold more than is known of it, beside numbers and text."""
+    return not isinstance(value, (List, Dict, Set)) or bool(behaviour(value).rest() & MORE)
 
 
 def _most(kinds: Iterable[_Reach]) -> _Reach:

@@ -13,9 +13,11 @@ from tapecheck.interpret.objects import constants, unknowns
 from tapecheck.interpret.objects.containers import extend
 from tapecheck.interpret.objects.namespaces import Attributes
 from tapecheck.interpret.values import (
+    BEYOND,
     COUNTED,
     MORE,
     MORE_KEYWORDS,
+    NUMBERS,
     PICKED,
     Args,
     ByKind,
@@ -77,7 +79,7 @@ def _sum(machine: Engine, op: ast.operator, left: Value, right: Value, node: ast
         known = behaviour(side).known_items(machine, node)
         if known is None:
             rest |= rest_of(side)
-            known = machine.gathered(side, node)[0] if rest_of(side) & PICKED else []
+            known = machine.gathered(side, node)[0] if rest_of(side) & (PICKED | NUMBERS) else []
         made += known
     return machine.new_list(made, node, rest)
 
@@ -181,7 +183,7 @@ def _as_set(value: Value) -> dict[Hashable, Value] | None:
 
 def _as_picked(value: Value) -> dict[Hashable, Value] | None:
     """Return the same of a set or list that may lack any of these elements."""
-    if not isinstance(value, (List, Set)) or value.more & MORE or only(value.items, Unknown):
+    if not isinstance(value, (List, Set)) or value.more & BEYOND or only(value.items, Unknown):
         return None
     return {hashable(item): item for item in value.items}
 

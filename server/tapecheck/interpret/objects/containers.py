@@ -15,7 +15,9 @@ from tapecheck.interpret.values import (
     Args,
     Dict,
     Instance,
+    Lib,
     List,
+    Native,
     Set,
     Signal,
     Unknown,
@@ -28,6 +30,7 @@ from tapecheck.interpret.values import (
     rest_of,
     unkey,
     user_class,
+    with_numbers,
 )
 
 
@@ -53,6 +56,7 @@ def append_all(machine: Engine, target: List, items: list[Value], node: ast.AST)
         # It may double with every line: what is beyond counts as elements nobody knows.
         target.more, items = target.more | MORE, items[:room]
     target.items.extend(items)
+    target.more = with_numbers(target.more, target.items)
     if machine.world.position.iteration:
         machine.world.comparisons.counted.append(Growth(target, len(items)))
     if target.bound is not None and len(target.items) > target.bound:
@@ -63,6 +67,11 @@ def append_all(machine: Engine, target: List, items: list[Value], node: ast.AST)
             machine.world.assumptions.note("option", "there is room for all that is stored", node, held)
     if not all(map(is_constant, items)):
         target.stored_at = machine.world.position.site(node)
+
+
+def of_library(machine: Engine, value: Value) -> bool:
+    """Whether a value is one of Python's own functions or what a library defines: it knows nothing of the program."""
+    return isinstance(value, Lib) or (isinstance(value, Native) and machine.library.builtins.get(value.name) is value)
 
 
 TYPE_NAMES = frozenset(("str", "dict", "list", "set", "frozenset", "tuple", "int", "float", "bytes"))

@@ -49,6 +49,7 @@ from tapecheck.interpret.values import (
     known_numbers,
     positional,
     unkey,
+    with_numbers,
 )
 
 
@@ -207,6 +208,7 @@ def _list_append(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.A
 
 def _list_appendleft(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     owner.items[:0] = args[:1]
+    owner.more = with_numbers(owner.more, args[:1])
     owner.stored_at = m.world.position.site(node)
     if owner.bound is not None:
         del owner.items[owner.bound :]
@@ -221,6 +223,7 @@ def _list_extend(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.A
 def _list_insert(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     place = _place(m, owner, args, node)
     owner.items.insert(place or 0, positional(args, 1, Unknown()))
+    owner.more = with_numbers(owner.more, owner.items)
     if place is None and not owner.more:
         owner.items = m.library.drawn(owner.items, node)
     owner.stored_at = m.world.position.site(node)

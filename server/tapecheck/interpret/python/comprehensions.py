@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.objects import carry, methods
+from tapecheck.interpret.objects import carry, containers, methods
 from tapecheck.interpret.state import Frame
 from tapecheck.interpret.values import (
     PICKED,
@@ -28,8 +28,10 @@ from tapecheck.interpret.values import (
     Value,
     behaviour,
     hashable,
+    of_numbers,
     rest_of,
     stored,
+    with_numbers,
 )
 from tapecheck.tape import LoopEnd
 
@@ -37,11 +39,11 @@ from tapecheck.tape import LoopEnd
 def list_comprehension(machine: Engine, node: ast.ListComp | ast.SetComp, env: Env) -> Value:
     inner = Env(env, env.globals)
     inner.inner = True
-    extent = Extent()
+    extent = Extent(one_way=_in_one_way(machine, node, inner))
     made = machine.new_list([], node)
     for _ in trained(machine, _rounds(machine, node.generators, inner, extent, False), node, made, extent):
         made.items.append(machine.eval(node.elt, inner))
-    made.more = extent.rest()
+    made.more = with_numbers(extent.rest(), made.items)
     if made.more and any(one.ifs for one in node.generators):
         made.items = machine.library.drawn(made.items, node)
     if isinstance(node, ast.SetComp):
@@ -71,7 +73,8 @@ def gathered(machine: Engine, value: Value, node: ast.AST) -> tuple[list[Value],
     made = machine.new_list([], node)
     for item in trained(machine, _drawn(machine, value, node, extent), node, made, extent):
         made.items.append(item)
-    return made.items, extent.rest() | value.rest()
+    extent.one_way = value.extent.one_way if isinstance(value, Generator) else value.one_way
+    return made.items, with_numbers(extent.rest() | value.rest(), made.items)
 
 
 def _drawn(machine: Engine, value: Value, node: ast.AST, extent: Extent) -> Iterator[Value]:
@@ -163,11 +166,39 @@ def generator_expression(machine: Engine, node: ast.GeneratorExp, env: Env) -> V
     inner.inner = True
     first, *others = node.generators
     stream = machine.stream(machine.eval(first.iter, env), first.iter)
-    extent = Extent()
+    extent = Extent(one_way=_in_one_way(machine, node, inner))
     rounds = _over(machine, stream, first, others, inner, extent, True)
     lazily = _lazily(machine, node.elt, rounds, inner)
     open_ended = stream.length() is None
     return Generator(lazily, inner, open_ended, extent=extent, guarded=stream.waits())
+
+
+def _in_one_way(machine: Engine, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, env: Env) -> bool:
+    """Return whether each element comes about as the others do, from what it is made of: no condition and no index
+    chooses, and nothing is called but what that has and what libraries define.
+    """
+    names = machine.world.position.notes.of(node, _names_of_one_way)
+    if names is None:
+        return False
+    builtins = machine.library.builtins
+    values = [(env.scope_of(name) or env.globals).vars.get(name, builtins.get(name)) for name in names]
+    return all(containers.of_library(machine, one) or (one is not None and of_numbers(one)) for one in values)
+
+
+def _names_of_one_way(node: ast.ListComp | ast.SetComp | ast.GeneratorExp) -> list[str] | None:
+    """Return the names that the elements read beside those of the loops; None where something may choose."""
+    drawn = {one.id for each in node.generators for one in ast.walk(each.target) if isinstance(one, ast.Name)}
+    parts = list(ast.walk(node.elt))
+    if not all(isinstance(one, _OF_ONE_WAY) for one in parts):
+        return None
+    return [one.id for one in parts if isinstance(one, ast.Name) and one.id not in drawn]
+
+
+_OF_ONE_WAY = (
+    ast.Attribute, ast.BinOp, ast.Call, ast.Constant, ast.FormattedValue, ast.JoinedStr, ast.Name, ast.UnaryOp,
+    ast.expr_context, ast.operator, ast.unaryop,
+)  # fmt: skip
+"""What chooses nothing."""
 
 
 def _lazily(
@@ -204,6 +235,7 @@ def _over(
     extent: Extent, lazy: bool,
 ) -> PyGenerator[Value, Value, None]:  # fmt: skip
     start = index = stream.next
+    extent.one_way = extent.one_way and stream.one_way
     while True:
         # A generator says so once it has run.
         extent.picked = extent.picked or bool(stream.rest() & PICKED)

@@ -47,6 +47,7 @@ from tapecheck.interpret.values import (
     rest_of,
     stored,
     unwrapped,
+    with_numbers,
 )
 from tapecheck.source.nodes import attr_of
 from tapecheck.source.skipped import SKIPPED, TEXT, is_call
@@ -407,7 +408,7 @@ def _elements(machine: Engine, nodes: list[ast.expr], env: Env) -> tuple[list[Va
 
 def _tuple(machine: Engine, node: ast.Tuple, env: Env) -> Value:
     items, more = _elements(machine, node.elts, env)
-    return List(items, more) if more else tuple(items)
+    return List(items, with_numbers(more, items)) if more else tuple(items)
 
 
 def _list(machine: Engine, node: ast.List, env: Env) -> Value:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from tapecheck.interpret.values.base import (
+    BEYOND,
     CONSTANTS,
     INERT,
     MORE,
     MORE_KEYWORDS,
     NO_DEFAULT,
     NO_MODEL,
+    NUMBERS,
     PICKED,
     Args,
     BaseValue,
@@ -119,15 +121,18 @@ from tapecheck.interpret.values.unknown import (
     may_carry,
     merge_cuts,
     node_of,
+    of_numbers,
     on_graph,
     passed_on,
     perhaps_given,
     perhaps_overwritten,
     requires_any,
     settle_on,
+    with_numbers,
 )
 
 __all__ = [
+    "BEYOND",
     "CONSTANTS",
     "COUNTED",
     "INERT",
@@ -135,6 +140,7 @@ __all__ = [
     "MORE_KEYWORDS",
     "NO_DEFAULT",
     "NO_MODEL",
+    "NUMBERS",
     "OPEN",
     "PICKED",
     "Args",
@@ -232,6 +238,7 @@ __all__ = [
     "node_of",
     "note_first_graph",
     "noted_tensor",
+    "of_numbers",
     "on_graph",
     "only",
     "only_tensors",
@@ -250,4 +257,5 @@ __all__ = [
     "unkey",
     "unwrapped",
     "user_class",
+    "with_numbers",
 ]  # fmt: skip

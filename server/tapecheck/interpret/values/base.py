@@ -56,10 +56,13 @@ Run = PyGenerator[Value, Value, WayOut | None]
 
 Args = list[Value]
 Kwargs = dict[str, Value]
-MORE, PICKED = 1, 2
+MORE, PICKED, NUMBERS = 1, 2, 4
 """What nobody knows of a container's elements: there may be some beyond those that are known; a condition that nobody
-knows picked these, so that any of them may be missing.
+knows picked these, so that any of them may be missing; there may be further ones, all of them numbers or text, as are
+those that are known.
 """
+BEYOND = MORE | NUMBERS
+"""What says that there may be elements beyond those that are known."""
 MORE_KEYWORDS = "**"
 """The key in `Kwargs` that says that a call may give further keywords: `f(**options)`, whose names nobody knows."""
 
@@ -335,7 +338,7 @@ class BaseValue:
         return False
 
     def rest(self) -> int:
-        """Return what nobody knows of its elements: `MORE`, `PICKED`, both or neither."""
+        """Return what nobody knows of its elements: some of `MORE`, `PICKED` and `NUMBERS`, or none."""
         return 0
 
     def children(self) -> Iterable[Value]:
@@ -646,6 +649,8 @@ class Stream(BaseValue):
     """Whether nobody knows its length: the dry run settled on one."""
     lengthen: Callable[[int], None] | None = None
     """Settles on a length with so many more elements; None where something may reckon with the one that it has."""
+    one_way: bool = False
+    """Whether all its elements come about in one way, from one value that nobody knows."""
     over: tuple[Value, ...] = ()
     """What it goes over, and what it calls: whoever has the iterator can come to these."""
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from tapecheck.interpret import limits
-from tapecheck.interpret.values.base import MORE, PICKED, Args, BaseValue, Interpreter, Signal, Stream, Value
+from tapecheck.interpret.values.base import MORE, NUMBERS, PICKED, Args, BaseValue, Interpreter, Signal, Stream, Value
 from tapecheck.interpret.values.program import Env
 
 OPEN = ast.Pass()
@@ -100,13 +100,14 @@ class Generator(BaseValue):
 @dataclass(eq=False, slots=True)
 class Extent:
     """How far a comprehension goes: whether its elements are all there are, whether a condition that nobody knows picks
-    them, and how many of them are enough.
+    them, how many of them are enough, and whether all come about in one way.
     """
 
     whole: bool = True
     picked: bool = False
     enough: int = 2
+    one_way: bool = False
 
     def rest(self) -> int:
-        """Return what nobody knows of its elements."""
-        return MORE * (not self.whole) | PICKED * self.picked
+        """Return what nobody knows of its elements; where they come about in one way, as long as they are numbers."""
+        return (NUMBERS if self.one_way else MORE) * (not self.whole) | PICKED * self.picked

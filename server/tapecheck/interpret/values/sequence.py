@@ -12,7 +12,9 @@ from typing import ClassVar, Literal, TypeGuard
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.values.base import (
+    BEYOND,
     MORE,
+    NUMBERS,
     PICKED,
     Args,
     BaseValue,
@@ -41,6 +43,7 @@ from tapecheck.interpret.values.unknown import (
     if_asked,
     on_graph,
     settle_on,
+    with_numbers,
 )
 from tapecheck.source.nodes import written_argument
 from tapecheck.tape import Site
@@ -80,7 +83,8 @@ class Container(BaseValue):
         return not self.more
 
     def rest(self) -> int:
-        return self.more
+        # What is known of a set or dict may go without what is beyond.
+        return self.more | MORE if self.more & NUMBERS else self.more
 
     def size(self, machine: Interpreter, node: ast.AST) -> Value:
         return size_of(self, len(self.items), self.more)
@@ -91,7 +95,7 @@ class Container(BaseValue):
         Where there may be any number of further ones, that is how many whoever has asked for the length reckons with;
         None where nobody has.
         """
-        if self.more & MORE:
+        if self.more & BEYOND:
             length = _length_of(self, len(self.items), self.more)
             # It is settled on first: what asks for the length within the loop gets the number that the loop goes by.
             most = bound_length(length, max(limits.LOOP_BOUND, len(self.items)))
@@ -141,6 +145,9 @@ class List(Container):
 
     can_hold: ClassVar[bool] = True
     type_names: ClassVar[tuple[str, ...] | None] = (*_LISTS, "MutableSequence", *SEQUENCE_TYPES, "Container")
+
+    def rest(self) -> int:
+        return self.more
 
     def children(self) -> Iterable[Value]:
         return self.items
@@ -192,6 +199,8 @@ class List(Container):
         """Return an element beyond those that are known: like the last one where that is code or an object."""
         if self.alike and self.alike == len(self.items):
             return self.items[-1]
+        if self.more & BEYOND == NUMBERS:
+            return Unknown.plain("item")
         return like_last(self.items)
 
     def item_at(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
@@ -347,6 +356,8 @@ class List(Container):
     def set_item(self, machine: Interpreter, index: Value, value: Value, node: ast.AST) -> None:
         index = concrete(index)
         place = known_int(index)
+        # It may be among those that nobody knows.
+        self.more = with_numbers(self.more, [value])
         if isinstance(index, slice):
             self._set_slice(machine, parts_of_slice(index), value, node)
         elif place is None:
@@ -417,6 +428,7 @@ class List(Container):
             picked=bool(self.more & PICKED),
             reckon=self.settle_size if self.more == PICKED else None,
             held=True,
+            one_way=self.more & BEYOND == NUMBERS,
         )
 
     def _element(self, index: int) -> Value:
@@ -473,7 +485,7 @@ def sliced(machine: Interpreter, chosen: list[Value], parts: list[Value], rest: 
     """Return the list that a slice makes, and note how many elements it has at most."""
     position = machine.world.position
     made = List(chosen, rest, stored_at=position.site(node), born=position.clock)
-    if rest & MORE and chosen and behaviour(chosen[-1]).typical:
+    if rest & BEYOND and chosen and behaviour(chosen[-1]).typical:
         # One beyond the known objects would be taken for the last of them: a loop over the part ends there.
         made.more, made.cut = rest & PICKED, None
     start, stop, step = parts
@@ -495,7 +507,7 @@ def size_of(owner: Container, count: int, rest: int) -> Value:
         return count
     length = _length_of(owner, count, rest)
     if length.bounds is None:
-        length.bounds = (0 if rest & PICKED else count, math.inf if rest & MORE else count)
+        length.bounds = (0 if rest & PICKED else count, math.inf if rest & BEYOND else count)
     return length.itself()
 
 

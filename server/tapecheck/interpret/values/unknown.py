@@ -11,8 +11,10 @@ from typing import ClassVar, Literal, NamedTuple, TypeGuard, TypeVar, cast
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.values.base import (
+    MORE,
     MORE_KEYWORDS,
     NO_DEFAULT,
+    NUMBERS,
     Args,
     BaseValue,
     Decides,
@@ -427,7 +429,10 @@ class Unknown(BaseValue):
                 self._apart(machine, made, node)
             return fresh[index]
 
-        return Stream(lambda: if_asked(size), item)
+        return Stream(lambda: if_asked(size), item, one_way=self.concrete is None and not self.items)
+
+    def rest(self) -> int:
+        return NUMBERS if of_numbers(self) else 0
 
     def known_items(self, machine: Interpreter, node: ast.AST) -> list[Value] | None:
         return None if self.concrete is None else behaviour(self.concrete).known_items(machine, node)
@@ -484,6 +489,32 @@ def _kind_of_size(index: Value) -> Kind:
     """Return what is known of an item of a tensor's sizes: an unknown index may be a slice."""
     whole = isinstance(index, int) or (isinstance(index, Unknown) and index.kind in COUNTED)
     return Kind.WHOLE if whole else Kind.ANY
+
+
+def of_numbers(value: Value) -> bool:
+    """Whether a value is a number or text, or is made of such alone, and stays that."""
+    if isinstance(value, tuple):
+        return all(map(of_numbers, value))
+    if not isinstance(value, Unknown):
+        return is_constant(value)
+    if value.concrete is not None:
+        return of_numbers(value.concrete)
+    if value.node is not None or value.leaf is not None or not value.data or value.kept != Kept():
+        return False
+    stored = [
+        one for one in (value.items or {}).values() if not (isinstance(one, Unknown) and one.part_of.source is value)
+    ]
+    if not all(map(of_numbers, stored)):
+        return False
+    # The elements of a list of numbers, or of an array.
+    source = value.part_of.source
+    return value.kind in _DATA or (source is not None and of_numbers(source))
+
+
+def with_numbers(rest: int, items: Iterable[Value]) -> int:
+    """Return what nobody knows of elements, where further ones are numbers if all of these are; there has to be one."""
+    items = list(items) if rest & NUMBERS else ()
+    return rest | MORE if rest & NUMBERS and not (items and all(map(of_numbers, items))) else rest
 
 
 def requires_any(values: Iterable[Tensor | Unknown]) -> Fact:
