@@ -344,8 +344,9 @@ class Story:
                 self.not_loaded.add(self.file(event.at.file))
             case "gradients-looked-at":
                 self.gradients_looked_at = True
-            case "shards-watched":
-                self.shards_watched = True
+            case "shards-watched" | "shards-unsure":
+                # A step that leaves the versions as they were refutes nothing.
+                self.shards_watched = event.name == "shards-watched"
             case "stale-shards":
                 self.stale_shards.append((event.at, value))
             case "gradients-used":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, List, Optional, Set
+from typing import TYPE_CHECKING, Any, Callable, List, Optional, Set, Tuple
 
 from .guard import Guard
 from .lines import Place
@@ -22,20 +22,23 @@ class Sharded:
 
     def __init__(self, recorder: Recording) -> None:
         self.recorder = recorder
-        self._gathered: weakref.WeakKeyDictionary[FSDPParamGroup, List[int]] = weakref.WeakKeyDictionary()
-        """The versions of the shards of a group when it was gathered."""
+        self._gathered: weakref.WeakKeyDictionary[FSDPParamGroup, Tuple[List[int], int]] = weakref.WeakKeyDictionary()
+        """The versions of the shards of a group when it was gathered, and how many steps there had been."""
+        self._steps = 0
+        self._unsure = False
         self._told: Set[Optional[Place]] = set()
         self._undo: Optional[Callable[[], None]] = None
 
     def before_step(self) -> None:
         """Watch FSDP2 once the program has it: what is gathered at its first step was so before."""
+        self._steps += 1
         module = sys.modules.get(_MODULE) if self._undo is None else None
         if module is None:
             return
         kind = module.FSDPParamGroup
         for each in gc.get_objects():
             if type(each) is kind and each.is_unsharded:
-                self._gathered[each] = _versions(each)
+                self._gathered[each] = _versions(each), self._steps - 1
         self._undo = self._watch(kind)
         with self.recorder.group() as lines:
             event = self.recorder.writer.event
@@ -54,15 +57,19 @@ class Sharded:
             result = wait(group, *args, **words)
             if not had and group.is_unsharded:
                 with Guard(self.recorder):
-                    self._gathered[group] = _versions(group)
+                    self._gathered[group] = _versions(group), self._steps
             return result
 
         def entered(group: FSDPParamGroup, *args: Any, **words: Any) -> Any:
             if not self.recorder.failures and group.is_unsharded:
                 with Guard(self.recorder):
-                    if self._gathered.get(group, _versions(group)) != _versions(group):
+                    versions, steps = self._gathered.get(group, (None, self._steps))
+                    if versions is not None and versions != _versions(group):
                         self.recorder.rests.wake(sys._getframe(1))
                         self._write(len(group.fsdp_params))
+                    elif steps != self._steps and not self._unsure:
+                        self.recorder.rests.wake(sys._getframe(1))
+                        self._note_unsure()
             return pre_forward(group, *args, **words)
 
         def undo() -> None:
@@ -70,6 +77,13 @@ class Sharded:
 
         kind.pre_forward, kind.wait_for_unshard = entered, waited
         return undo
+
+    def _note_unsure(self) -> None:
+        """Write once that a step may have changed what was gathered: `foreach` and `fused` ones leave the versions."""
+        self._unsure = True
+        with self.recorder.group() as lines:
+            event = self.recorder.writer.event
+            event("Measure", at=self.recorder.here(lines), name="shards-unsure", value=1, unit="steps")
 
     def _write(self, count: int) -> None:
         """Write, once for each place, that a forward uses so many parameters from before a step."""
