@@ -18,6 +18,8 @@ from tapecheck.source import Source, from_text
 torch = pytest.importorskip("torch")
 
 HEAD = """\
+import json
+
 import torch
 from torch import nn
 
@@ -50,6 +52,8 @@ CALLED = {
     "a tensor": "self.thing(x)",
     "by name": "self.thing(x=x)",
     "forward": "self.thing.forward(x)",
+    "keywords": "self.thing(**{name: x for name in json.loads('[\"x\"]')})",
+    "keywords of forward": "self.thing.forward(**{name: x for name in json.loads('[\"x\"]')})",
     "an index": "self.thing(i)",
     "a constant": "self.thing(3)",
     "nothing": "self.thing()",
@@ -125,9 +129,10 @@ def test_what_may_be_no_module_makes_nothing_certain(
     assert not told_of or called not in NO_TENSOR
 
 
+@pytest.mark.parametrize("called", ["a tensor", "keywords", "keywords of forward"])
 @pytest.mark.parametrize("told", [*TOLD])
-def test_what_is_called_with_a_tensor_is_taken_for_a_module(told: str) -> None:
-    assert ("TAPE201", False, False) in found(program(told, "a tensor"))
+def test_what_is_called_with_a_tensor_is_taken_for_a_module(told: str, called: str) -> None:
+    assert ("TAPE201", False, False) in found(program(told, called))
 
 
 @pytest.mark.parametrize("told", ["eval", "train"])

@@ -15,6 +15,7 @@ from tapecheck.interpret.state import cuts_of, merge_cuts
 from tapecheck.interpret.values import (
     COUNTED,
     INERT,
+    MORE_KEYWORDS,
     NO_MODEL,
     Args,
     Bound,
@@ -306,6 +307,7 @@ def opaque(
 def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Call an unknown value: a method of an unknown object, an unknown model, or anything at all."""
     owner, name = function.part_of.owner, function.part_of.attr
+    more = kwargs.pop(MORE_KEYWORDS, None) is not None
     if owner is not None and owner.node is None and _is_pure(name, args, kwargs):
         return _same_answer(torch, function, owner, args)
     leaves.held(torch, function, node)
@@ -321,7 +323,7 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
     if known is not NO_MODEL:
         return known
     _meet(torch, function, node)
-    computed = _computed(torch, function, given, args, kwargs, node)
+    computed = _computed(torch, function, given, args, kwargs, more, node)
     if passed:
         torch.world.assumptions.passed[id(computed)] = computed
     if computed.node is not None:
@@ -410,9 +412,9 @@ def _meet(torch: Torch, function: Unknown, node: ast.AST) -> None:
 
 
 def _computed(
-    torch: Torch, function: Unknown, given: tuple[int, ...], args: Args, kwargs: Kwargs, node: ast.AST
+    torch: Torch, function: Unknown, given: tuple[int, ...], args: Args, kwargs: Kwargs, more: bool, node: ast.AST
 ) -> Unknown:
-    """Return what a call gives of which nothing is known."""
+    """Return what a call gives of which nothing is known; with `more` it has keywords that are not seen."""
     passed = (*args, *kwargs.values())
     for arg in passed:
         behaviour(arg).given_away()
@@ -420,10 +422,10 @@ def _computed(
     looks = leaves.only_looks(torch, function)
     if not looks:
         torch.nn.ran(function, args, node)
-    if function.leaf is not None and _is_run(torch, function, function.leaf, values, node):
+    if function.leaf is not None and _is_run(torch, function, function.leaf, values, more, node):
         return _output(torch, function, function.leaf, values, node)
     if (run := _run_by_name(function)) is not None and run.leaf is not None:
-        if _is_run(torch, run, run.leaf, values, node):
+        if _is_run(torch, run, run.leaf, values, more, node):
             return _output(torch, run, run.leaf, values, node)
     owner, whole = function.part_of.owner, _model_run(torch, function)
     if owner is not None and (function.node is not None or owner.cuts):
@@ -452,12 +454,15 @@ def _computed(
 
 
 def _is_run(
-    torch: Torch, model: Unknown, parameters: Tensor, values: Sequence[Tensor | Unknown], node: ast.AST
+    torch: Torch, model: Unknown, parameters: Tensor, values: Sequence[Tensor | Unknown], more: bool, node: ast.AST
 ) -> bool:
-    """Return whether a call runs a module: what a method's name alone makes one is run on what may be a tensor."""
+    """Return whether a call runs a module: what a method's name alone makes one is run on what may be a tensor.
+
+    `more` keywords that are not seen may be some.
+    """
     if not parameters.noted(Mark.PRESUMED):
         return True
-    if not any(isinstance(one, Tensor) or one.may_be_tensor() for one in values):
+    if not (more or any(isinstance(one, Tensor) or one.may_be_tensor() for one in values)):
         return False
     if parameters.node is not None:
         torch.world.assumptions.note("module", f"`{model.name}` is a module", node, (parameters.node,))

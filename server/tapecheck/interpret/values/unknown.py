@@ -363,7 +363,6 @@ class Unknown(BaseValue):
         return False
 
     def called(self, machine: Interpreter, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        kwargs.pop(MORE_KEYWORDS, None)
         return machine.library.call_unknown(self, args, kwargs, node)
 
     def entered(self, machine: Interpreter, node: ast.AST) -> Value:
