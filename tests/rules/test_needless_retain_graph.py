@@ -148,6 +148,12 @@ def test_what_unknown_code_computes_later_hardly_shares_a_graph(build: Any, foun
     assert [(finding.span.line, finding.certain) for finding in found(build)] == [(3, False), (6, True)]
 
 
+def test_what_unknown_code_gives_out_of_itself_may_be_a_state(build: Any, found: Any) -> None:
+    for line in (1, 4):
+        build.backward(line + 2, build.node(line + 1, op="act()", keeps="may", linked="may"), retain="yes")
+    assert [finding.span.line for finding in found(build)] == [6]
+
+
 def test_what_unknown_code_has_computed_before_may_share_a_graph(build: Any, found: Any) -> None:
     nodes = [build.node(line, build.leaf(line), op="loss_fn()", keeps="may", linked="may") for line in (1, 2)]
     for line, node in enumerate(nodes, 3):

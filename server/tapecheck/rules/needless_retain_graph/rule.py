@@ -215,7 +215,7 @@ def _may_share(reading: Reading, run: Run) -> bool:
 
     What it makes later has a graph of what it made before only if it keeps that; another method of it may walk that.
     """
-    if not run.backward.accumulates:
+    if not run.backward.accumulates or _of_hidden_state(reading, run):
         # Who asks for gradients by name, hands functions over that share a graph more often.
         return run.position < max([*_unknown(reading), *_given_away(reading)])
     if any(at > run.position and escape.open for at, escape in reading.built_by_unknown):
@@ -226,6 +226,15 @@ def _may_share(reading: Reading, run: Run) -> bool:
         if position > run.position and (other.foreign or not run.executed.keys() >= set(older)):
             return True
     return False
+
+
+def _of_hidden_state(reading: Reading, run: Run) -> bool:
+    """Return whether hidden code gave some of the graph out of itself: a model may carry a state from call to call.
+
+    What computes a loss of what it is given keeps nothing, most often.
+    """
+    nodes = reading.ledger.nodes
+    return not all(nodes[made].inputs for made in _unknown(reading)[run.position].made)
 
 
 def _supposed(reading: Reading, runs: list[Run]) -> Assumption | None:
