@@ -478,3 +478,54 @@ def test_what_a_module_holds_more_of_has_it_compiled_anew(keeps: str) -> None:
         outcome = asked.run(text)
     found = [one.certain for one in check(from_text(text, NAME)).findings if one.code == "TAPE611"]
     assert found == [outcome.kind == "donated"]
+
+
+CALLS = {
+    "trains": "model.train()\nmodel({}).sum().backward(retain_graph=True)\n",
+    "frees": "model.train()\nmodel({}).sum().backward()\n",
+    "evaluates": "model.eval()\nwith torch.no_grad():\n    model({})\n",
+    "infers": "with torch.inference_mode():\n    model({})\n",
+    "evaluates with grad": "model.eval()\nmodel({})\n",
+    "evaluates a copy": "with torch.no_grad():\n    other({})\n",
+}
+SETS = {
+    "": "",
+    "one size each": "torch._dynamo.config.automatic_dynamic_shapes = False\n",
+    "by a name": "setattr(torch._dynamo.config, 'automatic_dynamic_shapes', False)\n",
+    "any size": "torch._dynamo.config.assume_static_by_default = False\n",
+    "marked": "torch._dynamo.mark_static(long)\ntorch._dynamo.mark_static(short)\n",
+}
+
+
+def _orders() -> Iterator[tuple[str, str]]:
+    """Yield what is set and the text of calls of a compiled model with two sizes in several modes, in many orders."""
+    calls = [(name, size) for name in CALLS for size in ("short", "long")]
+    for some in (*product(calls, repeat=1), *random.Random(4).sample([*product(calls, repeat=2)], 25)):
+        yield "", "".join(CALLS[name].format(size) for name, size in some)
+    for some in random.Random(5).choices([*product(calls, repeat=3)], k=35):
+        yield "", "".join(CALLS[name].format(size) for name, size in some)
+    for name, some in product(SETS, product(("trains", "frees", "evaluates"), repeat=2)):
+        yield name, "".join(CALLS[call].format(size) for call, size in zip(some, ("long", "short")))
+
+
+def test_sizes_in_other_modes_leave_what_was_compiled_for_one_size() -> None:
+    """Training and evaluation with two sizes in any order: nothing is told that torch runs, whatever was set before."""
+    pytest.importorskip("torch")
+    wrong, missed, refused = [], [], 0
+    model = "nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Dropout(), nn.Linear(4, 4))"
+    with Truth() as asked:
+        for name, calls in _orders():
+            text = f"import torch\nimport torch._dynamo\nfrom torch import nn\nnet, copy = {model}, {model}\n"
+            text += "model, other = (torch.compile(one, backend='aot_eager') for one in (net, copy))\n"
+            text += "short, long = torch.randn(8, 4), torch.randn(32, 4)\n" + SETS[name] + calls
+            text += "model.train()\nmodel(short).sum().backward(retain_graph=True)\n"
+            outcome = asked.run(text)
+            found = [one for one in check(from_text(text, NAME)).findings if one.code == "TAPE611"]
+            refused += outcome.kind == "donated"
+            if outcome.kind is None and found:
+                wrong.append(text)
+            if outcome.kind == "donated" and not found and not name:
+                missed.append(text)
+    assert refused > 25
+    assert wrong == []
+    assert len(missed) < refused / 4

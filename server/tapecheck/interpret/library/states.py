@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from tapecheck.interpret.state import Sizes
 from tapecheck.interpret.values import Instance, Kwargs, Tensor, Unknown, Value
 from tapecheck.tape import Fact, Site
 
@@ -140,9 +141,9 @@ class CompiledState:
     `broken` says that a call of it did something that torch.compile may leave the graph for, `replayed` that its calls
     are captured in CUDA graphs where there is a GPU. `bare` are the modules in it that had no hooks when it was
     compiled, by their identity and the grad mode; `own` those that a `functional_call` in it gave their own parameters.
-    `sizes` are the lengths of the tensors that its calls were given, as far as they are known, and whether these lie in
-    another order than most; `resized` says that the last ones differ from some before, `sized` which these are where
-    each of them has code of its own. `cached` says that the compiled code may be on the disk. `asked` are the options.
+    `sizes` are those that it was compiled for; `resized` says that its last call runs code that is for any of them,
+    `sized` what that was given where each has code of its own. `cached` says that the compiled code may be on the disk.
+    `asked` are the options.
     """
 
     model: Value
@@ -152,11 +153,11 @@ class CompiledState:
     replayed: bool = False
     bare: dict[tuple[int, Fact], Instance] = field(default_factory=dict)
     own: dict[int, Instance] = field(default_factory=dict)
-    sizes: set[tuple[tuple[int | None, bool], ...]] = field(default_factory=set)
+    sizes: set[Sizes] = field(default_factory=set)
     resized: bool = False
-    sized: tuple[tuple[int | None, bool], ...] = ()
+    sized: Sizes = ()
     cached: bool = False
-    asked: tuple[object, ...] = ()
+    asked: tuple[tuple[str, object], ...] = ()
 
 
 @dataclass(eq=False, slots=True)

@@ -185,6 +185,8 @@ class Torch:
             # What other collectives write requires grad, or nobody has measured it.
             visible.called(self, path, given, node)
         self.world.modes.settings += not name.startswith(_SETS_NOTHING)
+        if name.startswith(("_dynamo.", "compiler.")) and not name.rpartition(".")[2].startswith("is_"):
+            self.world.modes.compiles_as_usual = False
         return Unknown("result") if name.startswith(_GRAPHLESS) and not across else NO_MODEL
 
     def _method(self, path: str, args: Args, node: ast.AST) -> Value:

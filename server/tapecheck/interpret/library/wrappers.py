@@ -14,7 +14,7 @@ from functools import partial
 from tapecheck.interpret.library import donation, operations, replays
 from tapecheck.interpret.library.contract import Modules, Torch
 from tapecheck.interpret.library.states import CompiledState, OptimizerState, ParallelState, kept, state_of
-from tapecheck.interpret.state import World
+from tapecheck.interpret.state import SizedCode, Sizes, World
 from tapecheck.interpret.values import (
     Args,
     Context,
@@ -410,10 +410,9 @@ def call_compiled(torch: Torch, state: CompiledState, args: Args, kwargs: Kwargs
     """Call a compiled model or function."""
     given = (*args, *kwargs.values())
     sizes = tuple(map(_size, torch.tensors(given)))
-    static = ("dynamic", False) in state.asked
-    state.resized = not static and any(_differ(sizes, before) for before in state.sizes)
+    static = not torch.world.modes.compiles_as_usual or dict(state.asked).get("dynamic") not in (None, True)
+    state.resized = not static and torch.nn.region is None and _runs_any_size(torch, state, sizes, given, node)
     state.sized = sizes if static else ()
-    state.sizes.add(sizes)
     with replays.running(torch, state, given, node) as results:
         run = partial(torch.machine.call, state.model, args, kwargs, node)
         results.append(_region(torch, state, run, given, node))
@@ -425,12 +424,53 @@ def _size(value: Tensor | Unknown) -> tuple[int | None, bool]:
     return value.length if type(value.length) is int else None, marked(value, Mark.LIES_ACROSS)
 
 
-def _differ(now: tuple[tuple[int | None, bool], ...], before: tuple[tuple[int | None, bool], ...]) -> bool:
-    """Whether a call was given tensors of another size or layout than one before: it is compiled for any, but where
-    there is none or a single element.
+def _runs_any_size(torch: Torch, state: CompiledState, sizes: Sizes, given: Sequence[Value], node: ast.AST) -> bool:
+    """Note what a call is compiled to, and return whether it certainly runs code that is compiled for any size.
+
+    torch.compile compiles for any where a size or layout differs from one before, whatever the modes were. What it has
+    compiled for one size stays, and is run in its own grad mode, unless what is for any was run last in that mode.
     """
-    if any(length in (0, 1) for length, _ in now):
-        return False
+    modes = torch.world.modes
+    # Others of one class run the same code.
+    codes = modes.sizes.setdefault(_text_of(torch, state.model), [])
+    key: object = None
+    for one in reversed(codes):
+        if _opposed(one.grad_mode, modes.grad_mode):
+            continue
+        if one.sizes is not None:
+            if _may_be(sizes, one.sizes):
+                return False
+        elif not _specialised(sizes) and one.state is state:
+            key = key or _guards(torch, state, given, node)
+            if one.guards == key:
+                codes.remove(one)
+                codes.append(one)
+                return True
+    seen = state.sizes
+    any_size = not _specialised(sizes) and any(_differ(sizes, before) for before in seen)
+    seen.add(sizes)
+    key = (key or _guards(torch, state, given, node)) if any_size else None
+    codes.append(SizedCode(state, modes.grad_mode, None if any_size else sizes, key))
+    return any_size
+
+
+def _opposed(one: Fact, other: Fact) -> bool:
+    """Whether two facts certainly differ."""
+    return {one, other} == {"yes", "no"}
+
+
+def _specialised(sizes: Sizes) -> bool:
+    """Whether there is none or a single element: that is never compiled for any size."""
+    return any(length in (0, 1) for length, _ in sizes)
+
+
+def _may_be(now: Sizes, before: Sizes) -> bool:
+    """Whether a call may have been given the same sizes as one before."""
+    return len(now) == len(before) and not _differ(now, before)
+
+
+def _differ(now: Sizes, before: Sizes) -> bool:
+    """Whether a call was given tensors of another size or layout than one before."""
     return any(
         across != was_across or (None not in (length, was) and length != was)
         for (length, across), (was, was_across) in zip(now, before)

@@ -9,7 +9,7 @@ from tapecheck.interpret.state.graph import GraphBuilder
 from tapecheck.interpret.state.history import LoopHistory, LoopKey, Row
 from tapecheck.interpret.state.knowledge import Knowledge
 from tapecheck.interpret.state.loops import Loops
-from tapecheck.interpret.state.modes import Modes
+from tapecheck.interpret.state.modes import Modes, SizedCode, Sizes
 from tapecheck.interpret.state.position import Frame, Position
 from tapecheck.interpret.state.world import World
 from tapecheck.interpret.state.writer import TapeWriter
@@ -36,6 +36,8 @@ __all__ = [
     "Policy",
     "Position",
     "Row",
+    "SizedCode",
+    "Sizes",
     "TapeWriter",
     "World",
     "cuts_of",

@@ -5,9 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from tapecheck.tape import Fact, Site, Span
+
+Sizes: TypeAlias = tuple[tuple[int | None, bool], ...]
+"""Of each tensor the length, as far as it is known, and whether its elements lie in another order than most."""
+
+
+@dataclass(eq=False, slots=True)
+class SizedCode:
+    """What a call of a compiled model or function was compiled to, in which grad mode.
+
+    `sizes` are those that it is for, None where it is for any; `guards` is what else it is for, known of the latter.
+    """
+
+    state: object
+    grad_mode: Fact
+    sizes: Sizes | None
+    guards: object = None
 
 
 @dataclass(slots=True)
@@ -90,6 +106,10 @@ class Modes:
         """The numbers of graphs that were compiled, by what is in them, with the model or function."""
         self.guards: dict[tuple[object, ...], int] = {}
         """The numbers of what compiled code was called with, as far as it decides whether it is compiled anew."""
+        self.sizes: dict[object, list[SizedCode]] = {}
+        """What was compiled for which sizes, by the text of the model or function; what was run last comes last."""
+        self.compiles_as_usual = True
+        """Whether nothing was called or set that may say for which sizes torch.compile compiles."""
         self.settings = 0
         """How often something was called that may change what torch does everywhere."""
         self.unlike = False
@@ -116,7 +136,7 @@ class Modes:
     def in_force(self) -> tuple[object, ...]:
         """What a program sets for all that comes after: a module that does so is run each time."""
         of_all = (self.inference, self.autocast, self.device_is_set, self.precision_is_set, self.accelerated)
-        return tuple(self.grad_modes), of_all, self.donates, self.settings
+        return tuple(self.grad_modes), of_all, self.donates, self.settings, self.compiles_as_usual
 
     @property
     def grad_mode(self) -> Fact:
