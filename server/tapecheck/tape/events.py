@@ -688,7 +688,7 @@ class Escape:
 class ModeSet:
     """The program switched a module to training or to evaluation: `model.train()`, `model.eval()`.
 
-    `leaves` are its parameters that require grad. Of a model that nobody has seen only training is noted.
+    `leaves` are its parameters that require grad; of a model that is not visible the one leaf that stands for them.
     """
 
     at: Site
