@@ -174,3 +174,59 @@ value = DataLoader(Stream(), batch_size=4)
         looped + TWICE.format(value="count", count=2)
     )
     assert _errors(HEAD + text + TWICE.format(value="len(value)", count=3)) == [True]
+
+
+STORED = {
+    "TensorDataset(torch.randn(20, 2))": ("part.tensors = (torch.randn(8, 2),)",),
+    "random_split(TensorDataset(torch.randn(20, 2)), [17, 3])[0]": (
+        "part.indices = part.indices[:6]", "part.indices.append(0)", "setattr(part, 'indices', [0, 1])",
+    ),
+    "Subset(Squares(9), chosen)": ("chosen.append(3)", "part.indices = [1]", "part.indices.extend([4, 5, 6])"),
+    "ConcatDataset([Squares(9), Squares(4)])": ("part.cumulative_sizes = [9, 30]", "part.cumulative_sizes[-1] = 2"),
+    "RandomSampler(Squares(9))": ("part._num_samples = 4", "part.data_source = range(3)"),
+    "WeightedRandomSampler([0.2, 0.8], 11)": ("part.num_samples = 4",),
+    "SubsetRandomSampler(chosen)": ("chosen.append(3)", "part.indices = [1]"),
+    "BatchSampler(SequentialSampler(Squares(9)), 4, False)": (
+        "part.batch_size = 2", "part.drop_last = True", "part.sampler = range(3)",
+    ),
+    "DataLoader(Squares(9), 4)": ("part.batch_sampler.batch_size = 2", "part.batch_sampler.drop_last = True"),
+}  # fmt: skip
+MADE_OF = ("part", "ConcatDataset([part, part])", "DataLoader(part, 2)", "Subset(part, range(2))")
+
+
+@pytest.mark.skipif(not under_torch.has_torch(), reason="needs torch")
+def test_a_length_after_a_store_is_that_of_torch_or_not_known(tmp_path: Path) -> None:
+    made = [
+        f"chosen = [0, 1]\npart = {part}\n" + (f"{store}\nvalue = {of}\n" if first else f"value = {of}\n{store}\n")
+        for part, stores in STORED.items()
+        for store in stores
+        for of in MADE_OF
+        for first in (True, False)
+    ]
+    path = tmp_path / "all.py"
+    raised = "except (AttributeError, RuntimeError, TypeError, ValueError):\n    print()\n"
+    tried = [
+        "try:\n" + "".join(f"    {line}\n" for line in [*text.splitlines(), "print(len(value))"]) + raised
+        for text in made
+    ]
+    path.write_text(HEAD + "".join(tried))
+    ran = under_torch.run_all([{"path": path, "seconds": 60}])[0]
+    assert ran["exception"] is None, ran
+    measured = ran["output"].splitlines()
+    assert len(measured) == len(made) and sum(map(bool, measured)) > 100
+    wrong = {}
+    for text, length in zip(made, measured, strict=True):
+        if length:
+            asked = [
+                _errors(HEAD + text + TWICE.format(value="len(value)", count=one))
+                for one in (int(length), *(other for other in range(1, 15) if other != int(length)))
+            ]
+            # Known, and then the true one; or nothing is said of any that is not said of each.
+            if any(one != asked[0] for one in asked) and (asked[0] != [True] or any(asked[1:])):
+                wrong[text] = length, asked
+    assert wrong == {}
+
+
+def test_datasets_that_share_their_parts_are_counted_once() -> None:
+    nested = "value = Squares(1)\n" + "value = ConcatDataset([value, value])\n" * 40
+    assert _errors(HEAD + nested + TWICE.format(value="len(value)", count=2**40)) == [True]

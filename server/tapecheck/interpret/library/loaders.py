@@ -41,8 +41,8 @@ def dataset(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 def subset(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Return a `Subset(dataset, indices)`."""
     indices = argument(args, kwargs, 1, "indices")
-    made = _part(argument(args, kwargs, 0, "dataset"), _count(torch, indices, node))
-    made.attrs["indices"] = indices
+    made = _part(argument(args, kwargs, 0, "dataset"), None)
+    made.attrs["indices"] = kept(made, PartState).made["indices"] = indices
     return made
 
 
@@ -71,7 +71,7 @@ def _sizes(torch: Torch, whole: Value, lengths: list[Value], node: ast.AST) -> l
 
 def _part(whole: Value, count: int | None) -> Instance:
     made = Instance(None, "torch.utils.data.Subset")
-    made.state = PartState((whole,), count)
+    made.state = PartState((whole,), count, {"dataset": whole})
     made.attrs["dataset"] = whole
     return made
 
@@ -129,6 +129,7 @@ def loader(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     made.state = state = LoaderState(dataset)
     made.attrs["dataset"] = dataset
     made.attrs["batch_size"] = size = argument(args, kwargs, 1, "batch_size", 1)
+    state.made = dict(made.attrs)
     indices, batches = argument(args, kwargs, 3, "sampler"), argument(args, kwargs, 4, "batch_sampler")
     if MORE_KEYWORDS not in kwargs:
         indices = dataset if indices is None else indices
@@ -155,39 +156,60 @@ def length(torch: Torch, owner: Value, node: ast.AST) -> int | None:
     return _count(torch, owner, node) if isinstance(owner, Instance) and isinstance(owner.state, kinds) else None
 
 
-def _count(torch: Torch, value: Value, node: ast.AST) -> int | None:
-    """Return how many samples, indices or batches a value has; None where it is not known."""
+def _count(torch: Torch, value: Value, node: ast.AST, known: dict[int, int | None] | None = None) -> int | None:
+    """Return how many samples, indices or batches a value has; None where it is not known.
+
+    `known` are the counts of what has been asked for one answer: datasets may share their parts.
+    """
+    known = {} if known is None else known
+    if id(value) not in known:
+        known[id(value)] = _counted(torch, value, node, known)
+    return known[id(value)]
+
+
+def _as_made(owner: Instance, made: Kwargs) -> bool:
+    """Whether no attribute of an object was stored or asked for since: what it is made of is as it was given."""
+    return not owner.numbered and all(name in made and made[name] is value for name, value in owner.attrs.items())
+
+
+def _counted(torch: Torch, value: Value, node: ast.AST, known: dict[int, int | None]) -> int | None:
     if isinstance(value, Tensor):
         return value.length if type(value.length) is int else None
     if isinstance(value, Range):
         return None if value.open else len(value)
     if not isinstance(value, Instance):
-        known = known_elements(value)
-        return None if known is None or behaviour(value).rest() else len(known)
+        elements = known_elements(value)
+        return None if elements is None or behaviour(value).rest() else len(elements)
+    if isinstance(value.state, (DatasetState, PartState, SamplerState, LoaderState)) and (
+        not _as_made(value, value.state.made)
+    ):
+        return None
     match value.state:
         case DatasetState(tensors=tensors):
-            counts = [_count(torch, one, node) for one in tensors]
+            counts = [_count(torch, one, node, known) for one in tensors]
             return next((count for count in counts if count is not None), None)
         case PartState(datasets=datasets, count=count):
-            return count if count is not None or value.lib.endswith("Subset") else _sum(torch, datasets, node)
+            if "indices" in value.state.made:
+                return _count(torch, value.state.made["indices"], node, known)
+            return count if count is not None or value.state.made else _sum(torch, datasets, node, known)
         case SamplerState() as drawn:
-            return _drawn(torch, drawn, node)
+            return _drawn(torch, drawn, node, known)
         case LoaderState(drawn=drawn, shared=parted):
-            return None if drawn is None or parted else _drawn(torch, drawn, node)
+            return None if drawn is None or parted else _drawn(torch, drawn, node, known)
     method = torch.machine.find_method(value, "__len__")
     counted = torch.machine.call(method, [], {}, node) if method is not None else None
     return counted if type(counted) is int else None
 
 
-def _sum(torch: Torch, datasets: Iterable[Value], node: ast.AST) -> int | None:
-    counts = [_count(torch, one, node) for one in datasets]
-    known = [count for count in counts if count is not None]
-    return sum(known) if len(known) == len(counts) else None
+def _sum(torch: Torch, datasets: Iterable[Value], node: ast.AST, known: dict[int, int | None]) -> int | None:
+    counts = [_count(torch, one, node, known) for one in datasets]
+    sizes = [count for count in counts if count is not None]
+    return sum(sizes) if len(sizes) == len(counts) else None
 
 
-def _drawn(torch: Torch, state: SamplerState, node: ast.AST) -> int | None:
+def _drawn(torch: Torch, state: SamplerState, node: ast.AST, known: dict[int, int | None]) -> int | None:
     """Return how many indices or batches are drawn; None where it is not known."""
-    count = state.count if state.count is not None else _count(torch, state.source, node)
+    count = state.count if state.count is not None else _count(torch, state.source, node, known)
     if state.batch is None and state.replicas == 1:
         return count if type(count) is int else None
     among = state.replicas if state.batch is None else state.batch

@@ -48,9 +48,10 @@ class DistributionState:
 
 @dataclass(eq=False, slots=True)
 class DatasetState:
-    """A TensorDataset."""
+    """A TensorDataset; `made` are the attributes that it was made with, as in what follows."""
 
     tensors: list[Value]
+    made: Kwargs = field(default_factory=dict)
 
 
 @dataclass(eq=False, slots=True)
@@ -59,6 +60,7 @@ class PartState:
 
     datasets: tuple[Value, ...]
     count: int | None = None
+    made: Kwargs = field(default_factory=dict)
 
 
 @dataclass(eq=False, slots=True)
@@ -73,6 +75,7 @@ class SamplerState:
     replicas: Value = 1
     batch: Value = None
     drop_last: Value = False
+    made: Kwargs = field(default_factory=dict)
 
 
 @dataclass(eq=False, slots=True)
@@ -86,6 +89,7 @@ class LoaderState:
     drawn: SamplerState | None = None
     iterated: bool = False
     shared: bool = False
+    made: Kwargs = field(default_factory=dict)
 
 
 @dataclass(eq=False, slots=True)
