@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tapecheck.check import check
+from tapecheck.interpret import limits
 from tapecheck.source import from_text
 from tests.cases import under_torch
 
@@ -219,7 +220,7 @@ def test_a_length_after_a_store_is_that_of_torch_or_not_known(tmp_path: Path) ->
         if length:
             asked = [
                 _errors(HEAD + text + TWICE.format(value="len(value)", count=one))
-                for one in (int(length), *(other for other in range(1, 15) if other != int(length)))
+                for one in (int(length), *(other for other in range(limits.BATCHES_BOUND) if other != int(length)))
             ]
             # Known, and then the true one; or nothing is said of any that is not said of each.
             if any(one != asked[0] for one in asked) and (asked[0] != [True] or any(asked[1:])):
