@@ -82,7 +82,8 @@ def joined(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if datasets is None:
         return torch.opaque_result("torch.utils.data.ConcatDataset", args, known_keywords(kwargs), node)
     made = Instance(None, "torch.utils.data.ConcatDataset")
-    made.state = PartState(tuple(datasets))
+    # Torch adds up the lengths here, once for all.
+    made.state = PartState(tuple(datasets), _sum(torch, datasets, node, {}))
     return made
 
 
@@ -188,10 +189,10 @@ def _counted(torch: Torch, value: Value, node: ast.AST, known: dict[int, int | N
         case DatasetState(tensors=tensors):
             counts = [_count(torch, one, node, known) for one in tensors]
             return next((count for count in counts if count is not None), None)
-        case PartState(datasets=datasets, count=count):
+        case PartState(count=count):
             if "indices" in value.state.made:
                 return _count(torch, value.state.made["indices"], node, known)
-            return count if count is not None or value.state.made else _sum(torch, datasets, node, known)
+            return count
         case SamplerState() as drawn:
             return _drawn(torch, drawn, node, known)
         case LoaderState(drawn=drawn, shared=parted):
