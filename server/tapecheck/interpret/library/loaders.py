@@ -30,6 +30,9 @@ from tapecheck.interpret.values import (
     known_keywords,
 )
 
+_COUNTED = (LoaderState, DatasetState, PartState, SamplerState)
+"""What has a length by what it was made of."""
+
 
 def dataset(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Return a `TensorDataset(*tensors)`."""
@@ -83,7 +86,7 @@ def joined(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         return torch.opaque_result("torch.utils.data.ConcatDataset", args, known_keywords(kwargs), node)
     made = Instance(None, "torch.utils.data.ConcatDataset")
     # Torch adds up the lengths here, once for all.
-    made.state = PartState(tuple(datasets), _sum(torch, datasets, node, {}))
+    made.state = PartState(tuple(datasets), _sum(torch, datasets, node))
     return made
 
 
@@ -153,19 +156,8 @@ def shared(value: Value) -> Value:
 
 def length(torch: Torch, owner: Value, node: ast.AST) -> int | None:
     """Return the length of a loader, dataset or sampler; None where it is not known, and of anything else."""
-    kinds = (LoaderState, DatasetState, PartState, SamplerState)
-    return _count(torch, owner, node) if isinstance(owner, Instance) and isinstance(owner.state, kinds) else None
-
-
-def _count(torch: Torch, value: Value, node: ast.AST, known: dict[int, int | None] | None = None) -> int | None:
-    """Return how many samples, indices or batches a value has; None where it is not known.
-
-    `known` are the counts of what has been asked for one answer: datasets may share their parts.
-    """
-    known = {} if known is None else known
-    if id(value) not in known:
-        known[id(value)] = _counted(torch, value, node, known)
-    return known[id(value)]
+    counted = isinstance(owner, Instance) and isinstance(owner.state, _COUNTED)
+    return _count(torch, owner, node) if counted else None
 
 
 def _as_made(owner: Instance, made: Kwargs) -> bool:
@@ -173,7 +165,8 @@ def _as_made(owner: Instance, made: Kwargs) -> bool:
     return not owner.numbered and all(name in made and made[name] is value for name, value in owner.attrs.items())
 
 
-def _counted(torch: Torch, value: Value, node: ast.AST, known: dict[int, int | None]) -> int | None:
+def _count(torch: Torch, value: Value, node: ast.AST) -> int | None:
+    """Return how many samples, indices or batches a value has; None where it is not known."""
     if isinstance(value, Tensor):
         return value.length if type(value.length) is int else None
     if isinstance(value, Range):
@@ -181,36 +174,34 @@ def _counted(torch: Torch, value: Value, node: ast.AST, known: dict[int, int | N
     if not isinstance(value, Instance):
         elements = known_elements(value)
         return None if elements is None or behaviour(value).rest() else len(elements)
-    if isinstance(value.state, (DatasetState, PartState, SamplerState, LoaderState)) and (
-        not _as_made(value, value.state.made)
-    ):
+    if isinstance(value.state, _COUNTED) and not _as_made(value, value.state.made):
         return None
     match value.state:
         case DatasetState(tensors=tensors):
-            counts = [_count(torch, one, node, known) for one in tensors]
+            counts = [_count(torch, one, node) for one in tensors]
             return next((count for count in counts if count is not None), None)
         case PartState(count=count):
             if "indices" in value.state.made:
-                return _count(torch, value.state.made["indices"], node, known)
+                return _count(torch, value.state.made["indices"], node)
             return count
         case SamplerState() as drawn:
-            return _drawn(torch, drawn, node, known)
+            return _drawn(torch, drawn, node)
         case LoaderState(drawn=drawn, shared=parted):
-            return None if drawn is None or parted else _drawn(torch, drawn, node, known)
+            return None if drawn is None or parted else _drawn(torch, drawn, node)
     method = torch.machine.find_method(value, "__len__")
     counted = torch.machine.call(method, [], {}, node) if method is not None else None
     return counted if type(counted) is int else None
 
 
-def _sum(torch: Torch, datasets: Iterable[Value], node: ast.AST, known: dict[int, int | None]) -> int | None:
-    counts = [_count(torch, one, node, known) for one in datasets]
+def _sum(torch: Torch, datasets: Iterable[Value], node: ast.AST) -> int | None:
+    counts = [_count(torch, one, node) for one in datasets]
     sizes = [count for count in counts if count is not None]
     return sum(sizes) if len(sizes) == len(counts) else None
 
 
-def _drawn(torch: Torch, state: SamplerState, node: ast.AST, known: dict[int, int | None]) -> int | None:
+def _drawn(torch: Torch, state: SamplerState, node: ast.AST) -> int | None:
     """Return how many indices or batches are drawn; None where it is not known."""
-    count = state.count if state.count is not None else _count(torch, state.source, node, known)
+    count = state.count if state.count is not None else _count(torch, state.source, node)
     if state.batch is None and state.replicas == 1:
         return count if type(count) is int else None
     among = state.replicas if state.batch is None else state.batch

@@ -437,7 +437,6 @@ class BaseValue:
 
     def called(self, machine: Interpreter, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         """Return what a call gives."""
-        kwargs.pop(MORE_KEYWORDS, None)
         # None, most often: something else will stand there when the real program gets so far.
         return machine.library.call_unknown(machine.unknown("call"), args, kwargs, node)
 
