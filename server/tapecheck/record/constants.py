@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from tapecheck.record.places import holder_of, loop_of
 from tapecheck.record.probe.holds import next_sample
-from tapecheck.record.story import Story, last_name
+from tapecheck.record.story import Story
+from tapecheck.record.words import last_name
 from tapecheck.rules import Finding
 from tapecheck.rules.reading import LoopRun
 from tapecheck.source.nodes import Part, attr_of, id_of, last_line, of_kind, walk
@@ -36,7 +37,7 @@ def is_for_a_constant(story: Story, finding: Finding) -> bool:
 
 
 def _nodes(story: Story, file: str, kind: type[Part]) -> list[Part]:
-    tree = story.tree(file)
+    tree = story.files.tree(file)
     return of_kind(tree, kind) if isinstance(tree, ast.Module) else []
 
 

@@ -13,11 +13,13 @@ from typing import Union
 
 from tapecheck.record import ranks
 from tapecheck.record.decided import verdict_on
+from tapecheck.record.ends import end_text
+from tapecheck.record.files import real_path
 from tapecheck.record.found import found_by_run
 from tapecheck.record.kept import as_measured
 from tapecheck.record.places import same_holder
 from tapecheck.record.run import Output, Progress, RunRequest, RunResult, run
-from tapecheck.record.story import MIN_RUNS, Story, end_text, real_path
+from tapecheck.record.story import MIN_RUNS, Story
 from tapecheck.record.verdicts import never_ran
 from tapecheck.record.words import names_text, times
 from tapecheck.rules import Evidence, Finding
@@ -102,17 +104,17 @@ def _judged(story: Story, finding: Finding, alone: bool) -> Finding:
     """Return a finding with what a run shows about it, as far as the run saw enough for that."""
     evidence, notes = never_ran(story, finding) or verdict_on(story, finding), finding.notes
     verdict = evidence.verdict if evidence is not None else ""
-    if story.cut_short and finding.code in _KEEPING and verdict in ("", "refuted"):
+    if story.course.cut_short and finding.code in _KEEPING and verdict in ("", "refuted"):
         # What came after the last look is not known.
-        finding, verdict = _noted(finding, _stopped("looking at what is kept", story.cut_short)), ""
-    if story.written_for and verdict == "refuted":
-        finding, verdict = _noted(finding, _stopped("writing calls", story.written_for)), ""
+        finding, verdict = _noted(finding, _stopped("looking at what is kept", story.course.cut_short)), ""
+    if story.course.written_for and verdict == "refuted":
+        finding, verdict = _noted(finding, _stopped("writing calls", story.course.written_for)), ""
     if verdict == "not-reached" and story.unrecorded(finding.span.file):
-        if story.file(finding.span.file) not in story.not_loaded:
+        if story.file(finding.span.file) not in story.course.not_loaded:
             return _noted(finding, _unrecorded(finding.span.file))
         evidence = Evidence("not-reached", f"{Path(finding.span.file).name} was not loaded ({end_text(story)})")
-    if story.elsewhere and evidence is not None and verdict == "not-reached":
-        return _noted(finding, f"{evidence.detail}, but {story.elsewhere} were not recorded")
+    if story.course.elsewhere and evidence is not None and verdict == "not-reached":
+        return _noted(finding, f"{evidence.detail}, but {story.course.elsewhere} were not recorded")
     if story.blind and verdict and not (verdict == "confirmed" and finding.code not in _NEVER):
         return _noted(finding, f"{story.blind}: what came later was not seen")
     if verdict:
@@ -133,7 +135,9 @@ def _too_little(story: Story, finding: Finding) -> str:
     if 0 < ran < MIN_RUNS:
         return f"the line ran {times(ran)}"
     loops = story.loops_of(finding.span)
-    if finding.code in _KEEPING and all(len(one.samples) < 2 for loop, one in story.live.items() if loop in loops):
+    if finding.code in _KEEPING and all(
+        len(one.samples) < 2 for loop, one in story.holdings.live.items() if loop in loops
+    ):
         return "what is alive was not measured after two iterations of one loop"
     return ""
 

@@ -9,7 +9,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from tapecheck.record.constants import is_for_a_constant
 from tapecheck.record.cuts import made_leaf, only_cut
 from tapecheck.record.decided import verdict_on
-from tapecheck.record.story import UNUSED, Story, raised_in, raised_text
+from tapecheck.record.ends import raised_in, raised_text
+from tapecheck.record.raised import UNUSED, codes_of
+from tapecheck.record.story import Story
 from tapecheck.record.words import names_text, steps_text
 from tapecheck.rules import ALL, RAISING, Evidence, Finding, Label
 from tapecheck.rules import judge as judge_tapes
@@ -125,7 +127,7 @@ def _used_again(story: Story, found: Sequence[Finding]) -> list[Finding]:
     stale = [finding for finding in found if finding.code == StaleGradient.code]
     told = [span for one in stale for span in (one.span, *beside(one.facts))]
     places: dict[Span, list[str]] = {}
-    for leaf, at in story.stale:
+    for leaf, at in story.gradients.stale:
         if not any(story.at(span, at.span) for span in told):
             known = story.reading.ledger.leaves.get(leaf)
             places.setdefault(at.span, []).append(known.name if known is not None else "")
@@ -140,16 +142,16 @@ def _cleared(story: Story) -> list[Finding]:
     if not story.whole or not story.reading.steps:
         return []
     leaves = story.reading.ledger.leaves
-    never = {leaf for leaf, steps in story.without_gradient.items() if steps >= _MIN_STEPS}
-    if never - {leaf for leaf, _, _ in story.discarded}:
+    never = {leaf for leaf, steps in story.gradients.never.items() if steps >= _MIN_STEPS}
+    if never - {leaf for leaf, _, _ in story.gradients.discarded}:
         # A loss that reaches none of the parameters it is meant for: what keeps it from them is told.
         return []
     gradients = gradients_of(story.reading)
     stepped = {leaf for position, step in story.reading.steps for leaf in gradients.params_at(step.optimizer, position)}
     places: dict[Span, list[str]] = {}
-    for leaf, at, count in story.discarded:
+    for leaf, at, count in story.gradients.discarded:
         # What looks at a gradient may be all that it is computed for, unless a step is to use it that never had one.
-        wanted = leaf in never or not story.gradients_looked_at
+        wanted = leaf in never or not story.gradients.looked_at
         if leaf in leaves.keys() & stepped and wanted and _is_unused(story, at.span, count):
             places.setdefault(at.span, []).append(story.leaf_text(leaf))
     return _of_leaves(
@@ -165,7 +167,7 @@ def _is_unused(story: Story, place: Span, cleared: int) -> bool:
     # One that fails on the way has given some: whoever goes on clears them.
     if cleared - sum(story.at(place, raised.at.span) for raised in story.raised) < _MIN_STEPS:
         return False
-    used = any(story.at(place, other.span) for other, _ in story.gradients_used)
+    used = any(story.at(place, other.span) for other, _ in story.gradients.used)
     return not used and _calls_backward(story, place)
 
 
@@ -211,9 +213,9 @@ def _starved(story: Story) -> Finding | None:
     off.
     """
     leaves = story.reading.ledger.leaves
-    given = {leaf for leaf, _, _ in story.discarded}
+    given = {leaf for leaf, _, _ in story.gradients.discarded}
     never = [
-        number for number, steps in story.without_gradient.items()
+        number for number, steps in story.gradients.never.items()
         if number in leaves and number not in given and steps >= _MIN_STEPS
     ]  # fmt: skip
     if not story.whole or not never:
@@ -246,7 +248,7 @@ def _starved(story: Story) -> Finding | None:
         unseen = "what keeps it away was not seen: an unused layer, a value without graph, a replaced parameter"
         added = "its layer has others that got gradients: a derivative does not depend on what is only added"
         notes = (added if half else unseen,)
-        others = [story.leaf_text(one) for one in story.left_out if one in leaves and leaves[one].parameter]
+        others = [story.leaf_text(one) for one in story.gradients.left_out if one in leaves and leaves[one].parameter]
         if len(others) == len(never):
             it, was = ("it", "this one was") if len(never) == 1 else ("them", "these were")
             notes = (f"{names_text(others)} got gradients, and no optimizer has {it}",)
@@ -256,7 +258,7 @@ def _starved(story: Story) -> Finding | None:
             how = "replaced"
     else:
         return None
-    steps = max(story.without_gradient[number] for number in never)
+    steps = max(story.gradients.never[number] for number in never)
     return Finding(
         GradientCut.code, _NAMES[GradientCut.code].name, severity, place, message,
         advice,
@@ -280,7 +282,7 @@ def _beside_trained(story: Story, never: Sequence[int]) -> bool:
     leaves = story.reading.ledger.leaves
     layers = {name.rpartition(".")[0] for name in map(story.leaf_text, never)} - {""}
     stepped = {leaf for optimizer in story.reading.optimizers.values() for leaf in optimizer.params}
-    trained = (leaf for leaf in stepped & leaves.keys() if leaf not in story.without_gradient)
+    trained = (leaf for leaf in stepped & leaves.keys() if leaf not in story.gradients.never)
     return any(story.leaf_text(leaf).rpartition(".")[0] in layers for leaf in trained)
 
 
@@ -288,7 +290,7 @@ def _frozen(story: Story) -> list[Finding]:
     """Return the optimizers that have a group of parameters which was frozen as a whole at each of their steps."""
     made = {event.at.span for event in story.reading.optimizers.values()}
     groups: dict[Span, tuple[int, int]] = {}
-    for at, count, steps in story.frozen_groups:
+    for at, count, steps in story.gradients.frozen_groups:
         if at.span in made and steps >= _MIN_STEPS:
             groups[at.span] = max((count, steps), groups.get(at.span, (0, 0)))
     if not story.whole:
@@ -337,7 +339,7 @@ def _from_leaf(story: Story) -> Span | None:
 
 
 def _from_exception(story: Story, raised: Raised) -> Finding | None:
-    codes = story.codes(raised)
+    codes = codes_of(raised)
     if not codes or UNUSED in raised.message:
         return _from_unused(story, raised) if codes else None
     code = codes[0]

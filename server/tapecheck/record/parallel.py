@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from tapecheck.record.words import names_text
 from tapecheck.rules.words import join
@@ -13,6 +14,29 @@ KINDS = {
     "parallel-unused": ("1 parameter had", "{} parameters had", "no gradient in the iteration before"),
     "parallel-twice": ("1 parameter was", "{} parameters were", "ready twice in one backward"),
 }
+
+
+@dataclass(slots=True)
+class Wrapped:
+    """What was measured of models that are wrapped for several ranks."""
+
+    shards_watched: bool = False
+    """Whether forwards under FSDP2 were looked at, from the first step on."""
+    stale_shards: list[tuple[Site, int]] = field(default_factory=list)
+    """Forwards that used parameters from before a step, and how many."""
+    not_reduced: list[tuple[str, Site, int]] = field(default_factory=list)
+    """Where DistributedDataParallel raised, with the kind of measure, and for how many parameters."""
+
+    def measure(self, name: str, at: Site, value: int) -> None:
+        """Note what was measured, if it is of wrapped models."""
+        match name:
+            case "shards-watched" | "shards-unsure":
+                # A step that leaves the versions as they were refutes nothing.
+                self.shards_watched = name == "shards-watched"
+            case "stale-shards":
+                self.stale_shards.append((at, value))
+            case _ if name in KINDS:
+                self.not_reduced.append((name, at, value))
 
 
 def what_is_missing(kind: str, count: int) -> str:

@@ -6,7 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from tapecheck.record.story import Series, Story
+from tapecheck.record.held import Series
+from tapecheck.record.story import Story
 from tapecheck.rules import Finding
 from tapecheck.rules.graph_kept.facts import GraphKeptFacts
 from tapecheck.rules.untrained_parameter.facts import UntrainedParameterFacts
@@ -89,7 +90,7 @@ def reached_there(story: Story, finding: Finding) -> set[int] | None:
 
 def is_statement(story: Story, loop: Span) -> bool:
     """Return whether a loop is a statement whose body has lines of its own, so that the recorder sees it run."""
-    tree = story.tree(loop.file)
+    tree = story.files.tree(loop.file)
     return tree is not None and any(
         isinstance(node, (ast.For, ast.AsyncFor, ast.While)) and node.body[0].lineno > node.lineno
         for node in ast.walk(tree)
@@ -151,7 +152,7 @@ def _stored_beside(story: Story, spans: list[Span], recorded: str, predicted: st
 
 
 def _names_stored(story: Story, span: Span) -> Iterator[str]:
-    tree = story.tree(span.file)
+    tree = story.files.tree(span.file)
     for node in ast.walk(tree) if tree is not None else ():
         if span.line <= getattr(node, "lineno", 0) <= max(span.end_line, span.line):
             if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store):
@@ -163,7 +164,7 @@ def _names_stored(story: Story, span: Span) -> Iterator[str]:
 
 def _stored_text(story: Story, span: Span) -> str:
     """Return the one thing that a statement stores under, else fills by a method, as it is written: `last.total`."""
-    tree = story.tree(span.file)
+    tree = story.files.tree(span.file)
     begins, ends = (span.line, span.column), (span.end_line, span.end_column)
     stored: set[str] = set()
     filled = ""
@@ -180,13 +181,13 @@ def _stored_text(story: Story, span: Span) -> str:
 def _same_function(story: Story, span: Span, site: Site) -> bool:
     if story.file(span.file) != story.file(site.file):
         return False
-    tree = story.tree(span.file)
+    tree = story.files.tree(span.file)
     return tree is not None and _function_at(tree, span.line) is _function_at(tree, site.line)
 
 
 def _only_variable(story: Story, series: Series) -> bool:
     """Return whether a holder that no statement of the loop is known to fill is the only variable of its name."""
-    tree = story.tree(series.at.span.file)
+    tree = story.files.tree(series.at.span.file)
     if tree is None or not series.holder.isidentifier():
         return False
     bound = [

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from tapecheck.record.ends import end_text, raised_in, raised_measure, raised_text, short
 from tapecheck.record.parallel import what_is_missing
 from tapecheck.record.places import loop_of, outside_its_loop
-from tapecheck.record.story import MIN_RUNS, Story, end_text, iteration, raised_in, raised_measure, raised_text, short
+from tapecheck.record.raised import codes_of
+from tapecheck.record.story import MIN_RUNS, Story, iteration
 from tapecheck.record.words import times
 from tapecheck.rules import Evidence, Finding
 from tapecheck.rules.backward_twice.rule import BackwardTwice
@@ -36,7 +38,7 @@ def raised_there(story: Story, finding: Finding, *, callers: bool = False) -> Ev
     """Return confirmed where the exception that a finding predicts was raised at its place, or in a call made there."""
     for raised in story.raised:
         places = raised.at.stack if callers else (raised.at.span,)
-        if finding.code in story.codes(raised) and any(story.at(finding.span, place) for place in places):
+        if finding.code in codes_of(raised) and any(story.at(finding.span, place) for place in places):
             return Evidence("confirmed", raised_text(story, raised), raised_in(story, raised), raised_measure(raised))
     return None
 
@@ -50,7 +52,7 @@ def by_reducer(story: Story, finding: Finding, kind: str) -> Evidence | None:
     evidence = by_exception(story, finding)
     if evidence is not None and evidence.verdict == "confirmed":
         return evidence
-    for name, at, count in story.not_reduced:
+    for name, at, count in story.wrapped.not_reduced:
         if name == kind and any(story.at(finding.span, place) for place in (at.span, *at.stack)):
             index = iteration(at)
             when = f" in iteration {index}" if index is not None else ""

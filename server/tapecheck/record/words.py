@@ -1,4 +1,4 @@
-"""The wording of counts and parameters in verdicts."""
+"""The wording of counts and parameters in verdicts, and whose names are one."""
 
 from __future__ import annotations
 
@@ -22,3 +22,18 @@ def times(count: int) -> str:
 
 def steps_text(count: int) -> str:
     return "the one step of its optimizer" if count == 1 else f"{count} steps of its optimizer"
+
+
+def last_name(name: str) -> str:
+    return name.replace("[", ".").split(".")[-1].strip("]'\"")
+
+
+def matches(recorded: str, predicted: str) -> bool:
+    """Return whether two names of a parameter agree from the right: `model.fc.weight` and `self.fc.weight`."""
+    left, right = recorded.split(".")[::-1], predicted.split(".")[::-1]
+    common = 0
+    for a, b in zip(left, right, strict=False):
+        if a != b:
+            break
+        common += 1
+    return common >= min(2, len(left), len(right))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tapecheck.record.story import Story, matches
-from tapecheck.record.words import times
+from tapecheck.record.story import Story
+from tapecheck.record.words import matches, times
 from tapecheck.rules import Evidence, Finding
 from tapecheck.rules.gradient_cut.verdict import verdict as verdict_of_a_cut
 

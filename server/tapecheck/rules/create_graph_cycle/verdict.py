@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tapecheck.record.held import Sample, Series
 from tapecheck.record.places import is_statement, loop_of
-from tapecheck.record.story import MIN_RUNS, Sample, Series, Story, loop_line
+from tapecheck.record.story import MIN_RUNS, Story, loop_line
 from tapecheck.record.verdicts import not_reached
 from tapecheck.rules import Evidence, Finding
 from tapecheck.rules.reading import Run
@@ -41,7 +42,7 @@ def _alive_over(story: Story, finding: Finding, runs: Sequence[Run]) -> list[Ser
         # A library's loop may be known by another place.
         numbers = {number for item in runs for number, _ in item.at.iteration}
     found: dict[tuple[object, ...], Series] = {}
-    for site, nodes in story.levels:
+    for site, nodes in story.holdings.levels:
         for depth, (number, index) in enumerate(site.iteration):
             if number not in numbers:
                 continue

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from tapecheck.record.ends import end_text
 from tapecheck.record.places import its_optimizers
-from tapecheck.record.story import Story, end_text, matches
+from tapecheck.record.story import Story
 from tapecheck.record.verdicts import not_reached
-from tapecheck.record.words import names_text, steps_text, times
+from tapecheck.record.words import matches, names_text, steps_text, times
 from tapecheck.rules import Evidence, Finding
 from tapecheck.rules.gradient_cut.facts import GradientCutFacts
 from tapecheck.tape import Optimizer
@@ -30,7 +31,7 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
 def _without_gradient(story: Story, finding: Finding, mine: Sequence[Optimizer]) -> Evidence | None:
     """Return the evidence of how often parameters of these optimizers were stepped without a gradient."""
     leaves = story.reading.ledger.leaves
-    others = {number: steps for number, steps in story.without_gradient.items() if number in leaves}
+    others = {number: steps for number, steps in story.gradients.never.items() if number in leaves}
     if not story.whole and not others:
         others = _never_reached(story)
     if never := _of_finding(story, finding, mine, others):
@@ -53,7 +54,7 @@ def _without_gradient(story: Story, finding: Finding, mine: Sequence[Optimizer])
 def _frozen(story: Story, finding: Finding, mine: Sequence[Optimizer]) -> Evidence | None:
     """Return the evidence of whole groups of an optimizer that stood frozen at several steps."""
     elsewhere = {one.at.span for one in story.reading.optimizers.values()} - {one.at.span for one in mine}
-    groups = [group for group in story.frozen_groups if not mine or group[0].span not in elsewhere]
+    groups = [group for group in story.gradients.frozen_groups if not mine or group[0].span not in elsewhere]
     _, count, steps = max(groups, key=lambda group: group[1:], default=(None, 0, 0))
     if steps < 2:
         return None

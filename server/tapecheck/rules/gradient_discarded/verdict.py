@@ -12,8 +12,8 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
     if not story.count(finding.span):
         return not_reached(story, finding)
     leaves = story.reading.ledger.leaves
-    found = [(leaf, at, count) for leaf, at, count in story.discarded if story.at(finding.span, at.span)]
-    used = sum(count for at, count in story.gradients_used if story.at(finding.span, at.span))
+    found = [(leaf, at, count) for leaf, at, count in story.gradients.discarded if story.at(finding.span, at.span)]
+    used = sum(count for at, count in story.gradients.used if story.at(finding.span, at.span))
     if found and found[0][2] >= used:
         names = [story.leaf_text(leaf) for leaf, _, _ in found if leaf in leaves]
         seen = found[0][2] + used

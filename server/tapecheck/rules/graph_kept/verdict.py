@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tapecheck.record.held import Series
 from tapecheck.record.kept import is_more_than_numbers
 from tapecheck.record.places import holder_of, holds_there, named_alike
-from tapecheck.record.story import MIN_RUNS, Series, Story, last_name, loop_line
+from tapecheck.record.story import MIN_RUNS, Story, loop_line
 from tapecheck.record.verdicts import not_reached
-from tapecheck.record.words import times
+from tapecheck.record.words import last_name, times
 from tapecheck.report.sizes import bytes_text
 from tapecheck.rules import Evidence, Finding
 from tapecheck.rules.reading import grouped
@@ -18,7 +19,7 @@ _WORTH_TELLING = 1 << 16
 
 
 def verdict(story: Story, finding: Finding) -> Evidence | None:
-    mine = [series for series in story.held.values() if holds_there(story, series, finding)]
+    mine = [series for series in story.holdings.series.values() if holds_there(story, series, finding)]
     growing = [series for series in mine if series.grows] or [series for series in mine if series.grows_in_steps]
     growing = [series for series in growing if not story.was_emptied(series)]
     if growing:
@@ -32,7 +33,7 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
 def _none_alive(story: Story, finding: Finding, ran: int) -> Evidence | None:
     """Return refuted where what is alive stays the same over the loops around a line."""
     loops = story.loops_of(finding.span)
-    levels = [series for loop, series in story.live.items() if loop in loops and len(series.samples) >= 2]
+    levels = [series for loop, series in story.holdings.live.items() if loop in loops and len(series.samples) >= 2]
     if not levels or ran < MIN_RUNS or not _level(story, levels):
         return None
     series = next((series for series in levels if series.flat), levels[0])

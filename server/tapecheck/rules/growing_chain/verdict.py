@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from tapecheck.record.ends import raised_in, short
 from tapecheck.record.places import is_statement, loop_of
-from tapecheck.record.story import MIN_RUNS, Story, loop_line, raised_in, short
+from tapecheck.record.story import MIN_RUNS, Story, loop_line
 from tapecheck.record.verdicts import not_reached
 from tapecheck.record.words import times
 from tapecheck.rules import Evidence, Finding

@@ -15,7 +15,9 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
     if not story.count(finding.span):
         return not_reached(story, finding)
     seen = [
-        each for at, each in story.watched_loops.items() if story.at(finding.span, at.span) and each.get("module-calls")
+        each
+        for at, each in story.holdings.watched.items()
+        if story.at(finding.span, at.span) and each.get("module-calls")
     ]
     # One loop may train where it is called from one place, and evaluate from another.
     unused = [each for each in seen if each["recorded-calls"] and not each["walked-graphs"]]

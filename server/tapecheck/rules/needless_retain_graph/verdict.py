@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tapecheck.record.story import MIN_RUNS, Kept, Story, end_text, iteration
+from tapecheck.record.ends import end_text
+from tapecheck.record.held import Kept
+from tapecheck.record.story import MIN_RUNS, Story, iteration
 from tapecheck.record.verdicts import not_reached
 from tapecheck.record.words import times
 from tapecheck.report.sizes import bytes_text
@@ -21,7 +23,7 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
         retained = Evidence.refuted(f"the call ran {times(len(ran))} and retained nothing")
         return retained if ran else not_reached(story, finding)
     ids = {item.backward.id for item in runs}
-    kept = [(item, story.kept[item.backward.id]) for item in runs if item.backward.id in story.kept]
+    kept = [(item, story.holdings.kept[item.backward.id]) for item in runs if item.backward.id in story.holdings.kept]
     if (needed := _needed(story, finding, ids, _kept_measure(kept))) is not None:
         return needed
     seen = story.whole or (len(runs) >= MIN_RUNS and story.end.how == "stopped")
@@ -93,4 +95,4 @@ def _ran(story: Story, finding: Finding, runs: Sequence[Run]) -> str:
     counted = story.count(finding.span)
     if counted > len(runs):
         return f"the line ran {times(counted)}"
-    return f"the call ran {times(len(runs))}" + (" or more" if story.passed and not story.hits else "")
+    return f"the call ran {times(len(runs))}" + (" or more" if story.course.passed and not story.course.hits else "")

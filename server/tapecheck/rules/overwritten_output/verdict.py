@@ -10,4 +10,4 @@ from tapecheck.rules import Evidence, Finding
 def verdict(story: Story, finding: Finding) -> Evidence | None:
     evidence = by_exception(story, finding)
     # Elsewhere nothing is overwritten, whatever the program does.
-    return evidence if story.on_device or evidence is None or evidence.verdict != "refuted" else None
+    return evidence if story.course.on_device or evidence is None or evidence.verdict != "refuted" else None

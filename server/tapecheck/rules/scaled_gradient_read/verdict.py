@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tapecheck.record.story import Story, matches
+from tapecheck.record.story import Story
 from tapecheck.record.verdicts import not_reached
+from tapecheck.record.words import matches
 from tapecheck.rules import Evidence, Finding
 
 
 def verdict(story: Story, finding: Finding) -> Evidence | None:
     if not story.count(finding.span):
         return not_reached(story, finding)
-    seen = [(number, scale) for at, number, scale in story.scales if story.at(finding.span, at.span)]
+    seen = [(number, scale) for at, number, scale in story.gradients.scales if story.at(finding.span, at.span)]
     optimizers, mine = story.reading.optimizers, _optimizers_of(story, finding.facts.parameters)
     if mine:
         # Of a line in a loop over several optimizers the one with these parameters tells, where it had a number yet.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tapecheck.record.story import Story, iteration, matches
+from tapecheck.record.story import Story, iteration
 from tapecheck.record.verdicts import not_reached
-from tapecheck.record.words import names_text, steps_text
+from tapecheck.record.words import matches, names_text, steps_text
 from tapecheck.rules import Evidence, Finding
 from tapecheck.rules.stale_gradient.facts import StaleGradientFacts, beside
 from tapecheck.rules.words import line
@@ -17,7 +17,7 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
         return _left_behind(story, finding)
     leaves = story.reading.ledger.leaves
     places = (finding.span, *beside(finding.facts))
-    found = [(leaf, at) for leaf, at in story.stale if any(story.at(place, at.span) for place in places)]
+    found = [(leaf, at) for leaf, at in story.gradients.stale if any(story.at(place, at.span) for place in places)]
     if found:
         names = [name for leaf, _ in found if (name := leaves[leaf].name if leaf in leaves else "")]
         named = list(dict.fromkeys(names))
@@ -33,7 +33,7 @@ def _left_behind(story: Story, finding: Finding) -> Evidence | None:
     """Return confirmed where steps had the gradient of the step before, with nothing written to it in between."""
     leaves = story.reading.ledger.leaves
     again = {
-        number: count for number, count in story.again.items()
+        number: count for number, count in story.gradients.again.items()
         if number in leaves and any(matches(leaves[number].name, name) for name in finding.facts.parameters)
     }  # fmt: skip
     if not again:
@@ -51,7 +51,9 @@ def _compared(story: Story, finding: Finding) -> Evidence | None:
     steps = [label.span for label in finding.labels if label.role == "step"]
     # The last of them is said to use the gradients again: another one may find them cleared.
     rows = range(steps[-1].line, max(steps[-1].line, steps[-1].end_line) + 1) if steps else ()
-    looked = sum(times for at, line, times in story.looked if line in rows and story.at(finding.span, at.span))
+    looked = sum(
+        times for at, line, times in story.gradients.looked if line in rows and story.at(finding.span, at.span)
+    )
     if looked and not unlisted:
         shown = f"the gradients of {steps_text(looked)} were compared with those of the next: none was used twice"
         return Evidence.refuted(shown, steps=looked)

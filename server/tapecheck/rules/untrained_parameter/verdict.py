@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Container, Sequence
 
 from tapecheck.record.places import reached_there
-from tapecheck.record.story import Story, matches
+from tapecheck.record.story import Story
 from tapecheck.record.verdicts import not_reached
-from tapecheck.record.words import names_text
+from tapecheck.record.words import matches, names_text
 from tapecheck.rules import Evidence, Finding
 
 
@@ -38,7 +38,7 @@ def _trained(story: Story, named: Sequence[str], reached: Container[int] | None)
     # Leaves that are no parameters are not looked at where the program reads no gradient.
     parameters = (one for one in story.reading.ledger.leaves.values() if one.parameter)
     looked_at = [one.name for one in parameters if reached is None or one.id in reached]
-    if story.compared < 2 or not all(any(matches(own, name) for own in looked_at) for name in named):
+    if story.gradients.compared < 2 or not all(any(matches(own, name) for own in looked_at) for name in named):
         return None
     return Evidence.refuted("what had gradients was stepped by an optimizer, or changed in another way")
 
@@ -50,9 +50,9 @@ def _given_and_left_alone(story: Story, reached: Container[int] | None) -> dict[
     """
     given = Counter(
         number for run in story.reading.runs if run.backward.accumulates for number in set(run.executed)
-        if number in story.left_alone and (reached is None or number in reached)
+        if number in story.gradients.left_alone and (reached is None or number in reached)
     )  # fmt: skip
-    return {number: min(times, story.left_alone[number]) for number, times in given.items() if times > 1}
+    return {number: min(times, story.gradients.left_alone[number]) for number, times in given.items() if times > 1}
 
 
 def _left_out(story: Story, named: Sequence[str], reached: Container[int] | None) -> dict[int, int]:
@@ -60,7 +60,9 @@ def _left_out(story: Story, named: Sequence[str], reached: Container[int] | None
     gradient.
     """
     leaves = story.reading.ledger.leaves
-    found = {n: steps for n, steps in story.left_out.items() if reached is None or n in reached or n not in leaves}
+    found = {
+        n: steps for n, steps in story.gradients.left_out.items() if reached is None or n in reached or n not in leaves
+    }
     found.update(_given_and_left_alone(story, reached))
     mine = {n: s for n, s in found.items() if n in leaves and any(matches(leaves[n].name, name) for name in named)}
     # What no variable leads to has no name in the run.

@@ -1,0 +1,56 @@
+"""How a recorded run went: which lines and files ran, and what was not looked at."""
+
+from __future__ import annotations
+
+from tapecheck.record.files import Files
+from tapecheck.tape import Site
+
+
+class Course:
+    """Which lines and files ran, how long the recorder looked, and what ran beside it."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self.hits: dict[tuple[str, int], int] = {}
+        """How often a line ran, by whole path and row."""
+        self.loops: dict[tuple[str, int], set[int]] = {}
+        """The runs of loops within which a line ran."""
+        self.passed = False
+        """Whether calls of modules ran without being looked into."""
+        self.cut_short = 0.0
+        """The seconds after which the recorder looked no more at what is kept, 0 where it did to the end."""
+        self.written_for = 0.0
+        """The seconds after which the recorder wrote no more calls that it would have, 0 where it did to the end."""
+        self.recorded: set[str] = set()
+        """The files of which code ran that was recorded."""
+        self.not_loaded: set[str] = set()
+        """The files with findings that the program certainly did not load."""
+        self.on_device = False
+        """Whether the program used memory of a CUDA device."""
+        self.elsewhere = ""
+        """What ran and was not recorded: processes in which lines may have run that did not here."""
+
+    def measure(self, name: str, at: Site, exact: float) -> None:
+        """Note what was measured of the run as a whole, or of a line, if it is of its course."""
+        value = int(exact)
+        match name:
+            case "line-hits":
+                key = (self._files.real(at.file), at.line)
+                self.hits[key] = max(self.hits.get(key, 0), value)
+                self.loops.setdefault(key, set()).update(loop for loop, _ in at.iteration)
+            case "passed-calls":
+                self.passed = value > 0
+            case "recorded-file":
+                self.recorded.add(self._files.real(at.file))
+            case "file-not-loaded":
+                self.not_loaded.add(self._files.real(at.file))
+            case "looking-stopped":
+                self.cut_short = exact
+            case "writing-stopped":
+                self.written_for = exact
+            case "cuda-peak-memory":
+                self.on_device = self.on_device or exact > 0
+            case "forked-processes":
+                self.elsewhere = f"{value} forked process{'es' * (value > 1)} ran backward calls and"
+            case "other-processes":
+                self.elsewhere = self.elsewhere or "processes that it started"
