@@ -686,6 +686,13 @@ class Autograd:
             kept: Fact = "yes" if gradient.node is None else "no"
             self.world.writer.emit(GradientCleared(self.world.position.site(node), number, "no", kept))
 
+    def left_to(self, leaves: Iterable[int], node: ast.AST) -> None:
+        """Leave the gradients of leaves to code that is not visible: one that had a graph may be cleared or another."""
+        known = self.world.graph.leaf_tensors
+        for tensor in [known[number] for number in leaves if number in known]:
+            if on_graph(tensor.grad):
+                tensor.grad = self._unknown_gradient(node)
+
     def set_gradient(self, tensor: Tensor, value: Value, node: ast.AST) -> None:
         owner = noted_tensor(value, Mark.GRADIENT_OF)
         source = None if owner is None or owner is tensor else _leaf_of(owner)

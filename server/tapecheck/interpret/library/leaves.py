@@ -102,6 +102,8 @@ def escape(
             found.update(dict.fromkeys(_leaves_in(torch, value, limits.ESCAPE_DEPTH, set())))
     if found:
         torch.autograd.escaped.update(found)
+        if not told:
+            torch.autograd.left_to(found, node)
         if world.modes.sharded and not told:
             sharding.given_away(torch, found)
         world.writer.emit(LeafEscape(world.position.site(node), tuple(found), to, told))
@@ -120,6 +122,7 @@ def held(torch: Torch, function: Unknown, node: ast.AST) -> None:
     """
     root = _root(function)
     if root.kept.leaves and function.leaf is None:
+        torch.autograd.left_to(root.kept.leaves, node)
         torch.world.writer.emit(
             LeafEscape(torch.world.position.site(node), root.kept.leaves, function.part_of.attr or function.name)
         )
@@ -130,6 +133,7 @@ def cleared_elsewhere(torch: Torch, owner: Unknown, node: ast.AST) -> None:
     if owner.leaf is not None:
         torch.autograd.clear(owner.leaf, node, "yes")
     elif torch.world.graph.leaf_tensors:
+        torch.autograd.left_to(torch.world.graph.leaf_tensors, node)
         torch.world.writer.emit(LeafEscape(torch.world.position.site(node), (), owner.name))
 
 
