@@ -327,6 +327,10 @@ class _Judges:
             if rule.unfinished:
                 yield from (one.certain and rule.of_absence for one in self.findings(tapes, [rule.code]))
 
+    def sure(self, tape: Tape) -> bool:
+        """Return whether a tape by itself shows a finding that is certain."""
+        return any(one.certain for one in self.findings([tape], self.codes))
+
     def told_by(self, tapes: Sequence[Tape], further: Tape | None) -> frozenset[object]:
         """Return what tells the findings over tapes, with a further one that nobody keeps, from others."""
         every = [*tapes, further] if further is not None else list(tapes)
@@ -380,6 +384,7 @@ def check(
                 ask=judges.resting,
                 lacks=judges.lacks,
                 compare=judges.told_by,
+                sure=judges.sure,
                 asked=asked,
                 memory=memory.starts if memory is not None else None,
                 log=log,

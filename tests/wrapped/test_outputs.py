@@ -47,6 +47,11 @@ GIVEN = {
     "a pair": ("self.a(h), self.b(h)", "out[0]", "out[1]"),
     "a dict": ('{"a": self.a(h), "b": self.b(h)}', 'out["a"]', 'out["b"]'),
     "with what both are made of": ("h, self.a(h), self.b(h)", "out[1]", "out[2]"),
+    "two that share nothing": (
+        "self.trunk(x), self.b(x.repeat(1, 2)) + self.a(x.repeat(1, 2)).mean()",
+        "out[0]",
+        "out[1]",
+    ),
     "one tensor": ("torch.cat([self.a(h), self.b(h)], 1)", "out[:, :3]", "out[:, 3:]"),
 }
 FIRST, SECOND = "{a}.pow(2).mean().backward(retain_graph=True)\n", "{b}.pow(2).mean().backward(retain_graph=True)\n"
@@ -92,3 +97,19 @@ def test_what_no_process_averages_is_told_and_nothing_else() -> None:
         if found != [code for code in TOLD if what.startswith(MEANS[code])]:
             wrong[name] = what, found
     assert wrong == {}
+
+
+APART = """\
+model = DDP(Net(){option})
+one, other = model(torch.randn(6, 4))
+one.mean().backward(retain_graph=True)
+other.mean().backward()
+"""
+
+
+@pytest.mark.parametrize("option", ["", ", find_unused_parameters=True", ", static_graph=True"])
+def test_the_flag_is_needed_where_the_wrapper_joins_outputs(option: str) -> None:
+    head = PROGRAM[: PROGRAM.index("model = DDP")].replace("{given}", GIVEN["two that share nothing"][0])
+    text = head + APART.replace("{option}", option)
+    found = [one.code for one in check(from_text(text, "program.py")).findings]
+    assert ("TAPE301" in found) == (not option)

@@ -147,6 +147,16 @@ SURE_ITERATIONS = 2
 """Iterations that a loop is taken to have whose length is not visible: for one alone nobody writes a loop."""
 BATCHES_BOUND = 12
 """Batches, likewise, of a loader: what is done every second, third, fourth or sixth time is done in each epoch."""
+OTHER_LENGTHS = (3, 1_009)
+"""Elements, likewise, in ways that try whether a finding hangs on how many there are: few, and many that no small
+number divides.
+"""
+LENGTHS_APART = 12
+"""How many more of them the next thing has in such a way that has many: small numbers do not divide that either."""
+MOST_HELD_AGAINST = 2
+"""Numbers that a way compares such lengths with that are tried as lengths as well."""
+MOST_MEASURED = 8
+"""Ways of one start that are tried with each of these."""
 MOST_SETTLED = 1_000
 """Elements, likewise, where what is known of the length asks for more than `LOOP_BOUND`: not so many."""
 

@@ -219,7 +219,7 @@ class Machine:
 
     def stream(self, value: Value, node: ast.AST) -> Stream:
         """Return anything that can be iterated as a stream of elements."""
-        made = behaviour(value).stream(self, node)
+        made = behaviour(unknowns.setting(self, value)).stream(self, node)
         if made is not value and not made.over and not isinstance(value, Dict):
             # Of a dict only the keys are gone over.
             made.over = (value,)
@@ -241,6 +241,7 @@ class Machine:
     find_method = attributes.find_method
     special = attributes.special
 
+    guessed = unknowns.guessed
     stored_before = containers.same_key
     stored_under = algebra.stored_under
 

@@ -91,14 +91,19 @@ def _stands(rule: Rule, finding: Finding, readings: Sequence[Reading], recorded:
     return True
 
 
-def weigh_conditions(rule: Rule, findings: Sequence[Finding], readings: Sequence[Reading]) -> None:
+def weigh_conditions(
+    rule: Rule, findings: Sequence[Finding], readings: Sequence[Reading], refuting: Sequence[Reading] = ()
+) -> None:
     """Call findings possible that are there only where a condition comes out as it does which hangs on code that is not
-    visible, or on an option that has not got its default.
+    visible, or on an option that has not got its default; `refuting` are ways that show no finding of their own.
     """
     decisions = (decision for reading in readings for _, decision in reading.decisions)
     if all(decision.hangs_on == "data" for decision in decisions):
         return
-    for finding, having, lacking in divided(rule, [finding for finding in findings if finding.certain], readings):
+    sure = [finding for finding in findings if finding.certain]
+    others = {finding.key: lacking for finding, _, lacking in divided(rule, sure, refuting)}
+    for finding, having, lacking in divided(rule, sure, readings):
+        lacking += others[finding.key]
         needed = _needed(finding, having, lacking) or _against_defaults(finding, having)
         answers = [_positive(decision, having) for decision in needed]
         finding.rests_on += tuple(map(_assumed_answer, answers))

@@ -291,6 +291,12 @@ class Reductions:
         wrapper = reducer.wrapper
         if reducer.waits is not True or wrapper.static != "no":
             return False
+        if wrapper.unused == "yes" and len(reducer.calls) == 1 and self._walks_joined(reducer, run):
+            # The node that joins the outputs gave the others undefined gradients: all were averaged, and these stay
+            # local. What raises is the next iteration's backward.
+            reducer.waits = False
+            self._stays_local(reducer, run, reached)
+            return True
         walked = once_each(checkpoints_walked(self.reading, run))
         checkpoints = [node for node in walked if certain.intersection(inside(self.reading, node))]
         twice = self._ready_already(reducer, run, checkpoints, certain)
@@ -301,11 +307,6 @@ class Reductions:
         earlier = reducer.last if cause == "again" else None
         self._over = True
         if cause == "again" and wrapper.unused != "no" and any(len(call.outputs) > 1 for call in reducer.calls):
-            if wrapper.unused == "yes" and len(reducer.calls) == 1 and not self._freed_outputs(reducer, run):
-                # The node that joins the outputs gave the others undefined gradients: all were averaged, and these stay
-                # local. What raises is the next iteration's backward.
-                self._over, reducer.waits = False, False
-                self._stays_local(reducer, run, reached)
             return True
         self.twice.append(Twice(wrapper, run, sorted(twice), cause, earlier, among))
         return True
@@ -373,9 +374,13 @@ class Reductions:
         wrapper, last = reducer.wrapper, reducer.last
         if wrapper.unused == wrapper.static == "no" or last is None or last.backward.retain != "no":
             return False
-        joined = [call for call in reducer.calls if len(call.outputs) > 1]
-        walks = [one.executed.keys() for one in (last, run)]
-        return any(all(not walk.isdisjoint(call.outputs) for walk in walks) for call in joined)
+        return any(_walk_both(call, last, run) for call in reducer.calls)
+
+    def _walks_joined(self, reducer: _Reducer, run: Run) -> bool:
+        """Whether a backward walks an output of a forward whose outputs an earlier one has walked, and kept."""
+        last = reducer.last
+        kept = last is not None and reducer.walked and last.backward.retain == "yes"
+        return kept and last is not None and any(_walk_both(call, last, run) for call in reducer.calls)
 
     def _cause(self, reducer: _Reducer, run: Run) -> Cause:
         walked = run.executed
@@ -403,6 +408,22 @@ class Reductions:
             for local in self._local.get(leaf, ()) if leaf not in self._unseen else ():
                 found.setdefault(local.run.position, Unreduced(local, step)).leaves.append(leaf)
         self.unreduced += found.values()
+
+
+def _walk_both(call: WrapperCall, *runs: Run) -> bool:
+    """Return whether some backwards all walk outputs of a forward that gives several."""
+    return len(call.outputs) > 1 and all(not run.executed.keys().isdisjoint(call.outputs) for run in runs)
+
+
+@remembered
+def joined(reading: Reading) -> tuple[WrapperCall, ...]:
+    """Return the forwards whose outputs a node joins, which the first backward from one of them frees: the wrapper puts
+    it there where it looks for unused parameters or has a static graph.
+    """
+    wrappers = {event.id: event for _, event in reading.wrappers if isinstance(event, Wrapper)}
+    looking = {number for number, wrapper in wrappers.items() if not wrapper.unused == wrapper.static == "no"}
+    calls = (event for _, event in reading.wrappers if isinstance(event, WrapperCall))
+    return tuple(call for call in calls if call.wrapper in looking and len(call.outputs) > 1)
 
 
 def _asked_of(run: Run, leaves: frozenset[int]) -> frozenset[int]:

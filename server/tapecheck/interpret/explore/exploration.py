@@ -7,7 +7,7 @@ turn one undecided condition round at a time, until nothing new comes up or the 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.explore import faults
@@ -155,6 +155,8 @@ class Exploration:
     seen: Seen = field(default_factory=Seen)
     """What the tapes so far have shown."""
     turns: Turns = field(default_factory=Turns)
+    measured: list[tuple[Way, Tape, list[int]]] = field(default_factory=list)
+    """The ways that have reckoned with a length that nobody knows, with their tapes, and other lengths to try."""
     passed_raises: set[Place] = field(default_factory=set)
     """The `raise` statements that the likelier way has gone on past."""
 
@@ -180,6 +182,25 @@ class Exploration:
                 if len(self.queue) > 1:
                     self.queue.sort(self._untold)
         self._note_untried()
+        if not self.passes_failures:
+            self._measure()
+
+    def _measure(self) -> None:
+        """Run ways that show something certain again, where they have reckoned with a length that nobody knows: it may
+        be another one.
+        """
+        measured = [(way, others) for way, tape, others in self.measured if self.wanted.sure_of(tape)]
+        ways = [(way, other) for way, others in measured[: limits.MOST_MEASURED] for other in others]
+        for way, other in ways:
+            if self.budget.left <= 0:
+                break
+            run = self._run_way(replace(way, policy=replace(way.policy, length=other)))
+            self.found.runs += 1
+            tape = run.world.writer.tape
+            # A program that fails there is one in which nothing is so long.
+            if tape.complete:
+                tape.ledger, tape.refutes_only = run.world.writer.ledger, True
+                self.found.tapes.append(tape)
 
     @property
     def _untold(self) -> set[str]:
@@ -252,6 +273,8 @@ class Exploration:
         else:
             fresh, other_graph = self.seen.says_new(world.writer.tape)
         kept = fresh and self._keep(world)
+        if kept and world.choices.reckons:
+            self.measured.append((way, world.writer.tape, [*limits.OTHER_LENGTHS, *_held_against(world)]))
         for one in self._worth_trying(following, run, other_graph):
             assert one.turned is not None
             watched = watcher.watched.get(one.turned)
@@ -439,6 +462,14 @@ def _judged(world: World) -> bool:
 def _keeps_defaults(tape: Tape) -> bool:
     """Whether an option kept its default in a way: else it shows nothing that the others do not."""
     return any(event.kind == "default" for event in only(tape.events, Assumed))
+
+
+def _held_against(world: World) -> list[int]:
+    """Return the numbers that a path has compared lengths with which it has settled on: it may be as long as that."""
+    lengths = {one.number() for one in world.choices.lengths}
+    pairs = world.comparisons.operands.values()
+    found = {other for pair in pairs for one, other in (pair, pair[::-1]) if one in lengths and type(other) is int}
+    return sorted(other for other in found - lengths if other > limits.SURE_ITERATIONS)[: limits.MOST_HELD_AGAINST]
 
 
 def _cut_off(tape: Tape) -> bool:

@@ -17,6 +17,8 @@ Lacks = Callable[[Sequence[Tape]], Iterator[bool]]
 """What gives each finding over some tapes that further ways may disprove: whether it is certain that something never
 comes.
 """
+Sure = Callable[[Tape], bool]
+"""What says whether a tape shows a finding that is certain."""
 Compare = Callable[[Sequence[Tape], Tape | None], Hashable]
 """What tells the findings over some tapes, with a further one, from those over others."""
 
@@ -29,6 +31,7 @@ class Wanted:
     log: list[Explored] | None = None
     lacks: Lacks | None = None
     compare: Compare | None = None
+    sure: Sure | None = None
     _tapes: Sequence[Tape] = ()
     _lines: Lines | None = field(default_factory=set)
     _lacking: bool | None = False
@@ -51,6 +54,10 @@ class Wanted:
         if self._lacking is None:
             self._lacking = any(True for _ in self._lacks())
         return self._lacking
+
+    def sure_of(self, tape: Tape) -> bool:
+        """Return whether a tape by itself shows a finding that is certain."""
+        return self.sure is not None and self.sure(tape)
 
     @property
     def claiming(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from tapecheck.interpret import limits
@@ -21,6 +21,7 @@ from tapecheck.interpret.objects.unknowns import (
     default_of,
     derived,
     drawn,
+    guessed,
     hidden,
     remembered,
     resolved,
@@ -34,6 +35,7 @@ from tapecheck.interpret.values import (
     PICKED,
     Args,
     Class,
+    Container,
     Dict,
     Env,
     Generator,
@@ -70,6 +72,7 @@ from tapecheck.interpret.values import (
     listed,
     marked,
     may_carry,
+    measured,
     note_first_graph,
     on_graph,
     only,
@@ -88,16 +91,6 @@ def _print(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     m.world.modes.breaks += 1
     replays.read(m.world, only(args, Tensor), node)
     return None
-
-
-def length_of(owner: Instance) -> Value:
-    """Return the length of an object nobody knows the length of; while it is gone over, that of the loop."""
-    if owner.length is None:
-        owner.length = Unknown.whole("len")
-    loader = state_of(owner, LoaderState)
-    if loader is not None and loader.iterated:
-        bound_length(owner.length, limits.BATCHES_BOUND)
-    return owner.length
 
 
 def only_shown(m: Engine, node: ast.AST) -> bool:
@@ -119,19 +112,28 @@ def length_unknown(m: Engine, value: Value, node: ast.AST) -> Value:
         if value.length is None:
             value.length = Unknown.whole("len")
             value.length.parts = ("len", value)
-        return value.length
+        return concrete(value.length)
+    if isinstance(named := setting(m, value), Unknown):
+        return named.size(m, node)
     if path := path_of(value):
         measured = remembered(m.world, ("len", path), "len", Kind.WHOLE)
         measured.parts = ("len", setting(m, value))
         return measured
     if not isinstance(value, Instance):
         return Unknown.whole("len")
-    if value.length is None and state_of(value, LoaderState) is not None and only_shown(m, node):
+    loader = state_of(value, LoaderState)
+    if loader is None:
+        known = m.library.object_stream(value, node)
+        length = known.length() if known is not None else None
+        if length is not None:
+            return length
+    asked = m.library.length_of(value, node)
+    if loader is None or not only_shown(m, node):
         # No loop has to agree with what is only printed of it.
-        return Unknown.whole("len")
-    known = m.library.object_stream(value, node)
-    length = known.length() if known is not None else None
-    return length_of(value) if length is None else length
+        asked.bounds = asked.bounds or (0, math.inf)
+    if loader is not None and loader.iterated:
+        guessed(m, asked, node, limits.BATCHES_BOUND)
+    return asked.itself()
 
 
 def _len(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -176,7 +178,10 @@ def _end_of_range(
     if isinstance(given, Unknown) and _may_be_any(given) and step == 1:
         settled = given
     # An unknown end is as many steps away as an unknown loop has iterations, however long they are.
-    return _bound(given, start + limits.LOOP_BOUND * (step or 1), True), settled
+    usual = start + limits.LOOP_BOUND * (step or 1)
+    if isinstance(given, Unknown):
+        guessed(m, given, node.args[-1] if isinstance(node, ast.Call) and node.args else node, usual, asked=True)
+    return _bound(given, usual, True), settled
 
 
 def _bound(value: Value, usual: int, last: bool) -> int | None:
@@ -221,6 +226,8 @@ def _enumerate(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         sources=(inner,),
         held=inner.held,
         lengthen=inner.lengthen,
+        cut=inner.cut,
+        count=inner.count,
     )
 
 
@@ -254,7 +261,16 @@ def _zip(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         sources=(*streams,),
         held=all(s.held for s in streams),
         one_way=all(s.one_way for s in streams),
+        count=_shortest(streams),
     )
+
+
+def _shortest(streams: Sequence[Stream]) -> Value:
+    """Return the unknown that says how many elements the shortest of some streams has, or that hangs on it."""
+    counts = list(dict.fromkeys(only((stream.count for stream in streams), Unknown)))
+    if len(counts) == 1 and all(stream.count is not None for stream in streams):
+        return counts[0]
+    return Unknown.hanging_on("len", Kind.WHOLE, *counts) if counts else None
 
 
 def _map(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -275,7 +291,9 @@ def _map(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
     one_way = of_library(m, args[0]) and all(stream.one_way for stream in streams)
     sequential = any(stream.sequential for stream in streams)
-    return Stream(length, item, sequential, sources=(*streams,), over=(args[0],), one_way=one_way)
+    return Stream(
+        length, item, sequential, sources=(*streams,), over=(args[0],), one_way=one_way, count=_shortest(streams)
+    )
 
 
 def _filter(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -291,14 +309,50 @@ def _filter(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return m.new_list(m.library.drawn(items, node) if rest else items, node, rest)
 
 
+def _counted(m: Engine, args: Args, node: ast.AST) -> Value:
+    """Return the unknown that says how many elements the first argument has, if one does; nothing is run for it."""
+    given = setting(m, positional(args, 0))
+    match given:
+        case Container():
+            return given.unknown_length()
+        case Generator():
+            return given.extent.count
+        case Stream():
+            return given.count
+        case Unknown():
+            return given.asked_length()
+        case Instance(state=LoaderState()):
+            return m.library.length_of(given, node)
+    return None
+
+
+def _cut_short(args: Args) -> int | None:
+    """Return how many more elements the first argument has because a loop was cut short; None where nobody knows."""
+    given = positional(args, 0)
+    match given:
+        case Generator():
+            return given.extent.cut
+        case List() | Stream():
+            return given.cut
+    return 0
+
+
 def _list(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    count, cut = _counted(m, args, node), _cut_short(args)
     items, rest = m.gathered(args[0], node) if args else ([], 0)
-    return m.new_list(items, node, rest)
+    made = measured(m.new_list(items, node, rest), count)
+    made.cut = cut
+    return made
 
 
 def _tuple(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    count, cut = _counted(m, args, node), _cut_short(args)
     items, rest = m.gathered(args[0], node) if args else ([], 0)
-    return m.new_list(items, node, rest) if rest else tuple(items)
+    if not rest and cut == 0:
+        return tuple(items)
+    made = measured(m.new_list(items, node, rest), count)
+    made.cut = cut
+    return made
 
 
 def _set(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -320,10 +374,12 @@ def _sum(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     total: Value = argument(args, kwargs, 1, "start", 0)
     if not args:
         return total
+    count, cut = _counted(m, args, node), _cut_short(args)
     items, rest = m.gathered(args[0], node)
     for item in items:
         total = m.binary(ast.Add(), total, item, node)
-    return Unknown("sum") if rest and isinstance(total, (int, float)) else total
+    numbers = (rest or cut != 0) and isinstance(total, (int, float))
+    return Unknown.hanging_on("sum", Kind.ANY, count, *items[:1]) if numbers else total
 
 
 def _one_of(name: str, items: list[Value]) -> Value:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from tapecheck.interpret import limits
@@ -15,19 +15,24 @@ from tapecheck.interpret.values import (
     MORE_KEYWORDS,
     NO_MODEL,
     Args,
+    Dict,
     Instance,
+    Kind,
     Kwargs,
+    Lib,
+    List,
     Range,
+    Set,
     Stream,
     Tensor,
     Unknown,
     Value,
     argument,
     behaviour,
-    bound_length,
     concrete,
     known_elements,
     known_keywords,
+    only,
 )
 
 _COUNTED = (LoaderState, DatasetState, PartState, SamplerState)
@@ -162,7 +167,11 @@ def length(torch: Torch, owner: Value, node: ast.AST) -> int | None:
 
 def _as_made(owner: Instance, made: Kwargs) -> bool:
     """Whether no attribute of an object was stored or asked for since: what it is made of is as it was given."""
-    return not owner.numbered and all(name in made and made[name] is value for name, value in owner.attrs.items())
+    return (
+        not owner.handed
+        and not owner.numbered
+        and all(name in made and made[name] is value for name, value in owner.attrs.items())
+    )
 
 
 def _count(torch: Torch, value: Value, node: ast.AST) -> int | None:
@@ -191,6 +200,47 @@ def _count(torch: Torch, value: Value, node: ast.AST) -> int | None:
     method = torch.machine.find_method(value, "__len__")
     counted = torch.machine.call(method, [], {}, node) if method is not None else None
     return counted if type(counted) is int else None
+
+
+def length_of(torch: Torch, owner: Instance, node: ast.AST) -> Unknown:
+    """Return the unknown that says how long an object is: the same until it is another one."""
+    if owner.length is None:
+        owner.length = Unknown.hanging_on("len", Kind.WHOLE, *_measures(torch, owner, node))
+    return owner.length
+
+
+def _measures(torch: Torch, value: Value, node: ast.AST) -> Iterator[Value]:
+    """Yield the values that say how many samples, indices or batches there are, as far as those are not known."""
+    if isinstance(value, Unknown) or type(value) is Lib:
+        yield value
+    elif isinstance(value, Tensor):
+        yield from only((value.length,), Unknown)
+    elif isinstance(value, Range):
+        yield from only((value.settled,), Unknown)
+    elif isinstance(value, (List, Dict, Set)):
+        yield from only((value.unknown_length(),), Unknown)
+    if not isinstance(value, Instance):
+        return
+    if value.handed:
+        yield Unknown.named(value.handed)
+    parts: Iterable[Value] = ()
+    match value.state:
+        case DatasetState(tensors=tensors):
+            parts = tensors
+        case PartState(datasets=datasets, made=made):
+            parts = (made["indices"],) if "indices" in made else datasets
+        case LoaderState(dataset=dataset, drawn=drawn):
+            parts = (dataset,) if drawn is None else _made_of(drawn)
+        case SamplerState() as drawn:
+            parts = _made_of(drawn)
+        case _ if (method := torch.machine.find_method(value, "__len__")) is not None:
+            parts = (torch.machine.call(method, [], {}, node),)
+    for part in parts:
+        yield from _measures(torch, part, node)
+
+
+def _made_of(drawn: SamplerState) -> tuple[Value, ...]:
+    return drawn.source, drawn.count, drawn.replicas, drawn.batch
 
 
 def _sum(torch: Torch, datasets: Iterable[Value], node: ast.AST) -> int | None:
@@ -235,13 +285,18 @@ def stream(torch: Torch, owner: Instance, node: ast.AST) -> Stream | None:
         # How many batches there are of what is only iterated is not told by its length.
         iterable = behaviour(loaded.dataset).is_a("torch.utils.data.IterableDataset") is not False
         batches = None if iterable or _own_sampler(loaded.drawn) else _count(torch, owner, node)
-        return Stream(lambda: _batches(owner, batches), lambda index: _batch(torch, owner, node))
+        count = length_of(torch, owner, node) if batches is None else None
+        return Stream(
+            lambda: _batches(torch, owner, batches, node), lambda index: _batch(torch, owner, node), count=count
+        )
     if isinstance(owner.state, SamplerState):
         indices = None if _own_sampler(owner.state) else _count(torch, owner, node)
-        return Stream(lambda: indices, lambda index: _drawn_index(kept(owner, SamplerState)))
+        count = length_of(torch, owner, node) if indices is None else None
+        return Stream(lambda: indices, lambda index: _drawn_index(kept(owner, SamplerState)), count=count)
     if isinstance(owner.state, (DatasetState, PartState)):
         samples = _count(torch, owner, node)
-        return Stream(lambda: samples, lambda index: _sample(torch, owner, node))
+        count = length_of(torch, owner, node) if samples is None else None
+        return Stream(lambda: samples, lambda index: _sample(torch, owner, node), count=count)
     return None
 
 
@@ -260,13 +315,14 @@ def _drawn_index(state: SamplerState) -> Value:
     return made
 
 
-def _batches(owner: Instance, known: int | None) -> int | None:
+def _batches(torch: Torch, owner: Instance, known: int | None, node: ast.AST) -> int | None:
     """How many batches a loader has: if nobody knows, who has asked for it has to find the loop agree."""
     if known is not None:
         return known
-    state = kept(owner, LoaderState)
-    state.iterated = True
-    return bound_length(owner.length, limits.BATCHES_BOUND) if owner.length is not None else None
+    kept(owner, LoaderState).iterated = True
+    if owner.length is None or owner.length.bounds is None:
+        return None
+    return torch.machine.guessed(owner.length, node, limits.BATCHES_BOUND)
 
 
 def _batch(torch: Torch, owner: Instance, node: ast.AST) -> Value:

@@ -143,6 +143,9 @@ def _op(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> V
     narrowed = narrow(torch, fact, args, kwargs)
     if _makes(narrowed, name, args, kwargs):
         made = torch.factory(name, args, kwargs, node)
+        size = first_part(unknowns.setting(torch.machine, positional(args, 0)))
+        if isinstance(made, Tensor) and made.length is None and isinstance(size, Unknown):
+            made.length = Unknown.hanging_on("len", Kind.WHOLE, size)
         return _into_out(torch, name, made, kwargs, node) if isinstance(made, Tensor) else made
     bound = bind(narrowed, args, kwargs)
     changed: Sequence[str] = narrowed.writing.mutates

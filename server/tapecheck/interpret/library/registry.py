@@ -423,6 +423,10 @@ class Libraries:
         length = loaders.length(self.torch, owner, node)
         return builtin.length_unknown(self.engine, owner, node) if length is None else length
 
+    def length_of(self, owner: Instance, node: ast.AST) -> Unknown:
+        """Return the unknown that says how long an object is."""
+        return loaders.length_of(self.torch, owner, node)
+
     def only_shown(self, node: ast.AST) -> bool:
         return builtin.only_shown(self.engine, node)
 

@@ -411,7 +411,8 @@ def tensor_stream(torch: Torch, value: Tensor, node: ast.AST) -> Stream:
     if value.items is not None:
         known = value.items
         return Stream(lambda: len(known), item)
-    return Stream(lambda: value.length if isinstance(value.length, int) else None, item)
+    count = value.length if isinstance(value.length, Unknown) else None
+    return Stream(lambda: value.length if isinstance(value.length, int) else None, item, count=count)
 
 
 def _is_one_number(name: str, args: Args, rank: int | None) -> bool:

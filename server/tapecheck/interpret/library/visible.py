@@ -101,6 +101,7 @@ def called(torch: Torch, name: str, args: Iterable[Value], node: ast.AST) -> Non
         inside = tuple(owner.children()) if isinstance(written, _DISPLAYS) and not _holds_more(arg) else arg
         held: list[Value] = []
         kind = _reach(torch, inside, about, held)
+        _hand(arg, name)
         if kind in ("data", "nothing"):
             _given(torch, held, name, node)
             contents = contents or bool(held)
@@ -112,6 +113,15 @@ def called(torch: Torch, name: str, args: Iterable[Value], node: ast.AST) -> Non
         torch.world.assumptions.note("effect", f"`{name}` leaves what it is given as it is", node, nodes)
     elif data:
         torch.world.assumptions.note("result", f"what `{name}` returns has no graph of its own", node)
+
+
+def _hand(value: Value, name: str) -> None:
+    """Note that opaque code has data: how much it is may be anything from then on, and of what it is a part of."""
+    queue = [value]
+    for one in queue:
+        if isinstance(one, Instance) and not one.handed and _is_data(one):
+            one.handed, one.length = name, None
+            queue += one.attrs.values()
 
 
 def _given(torch: Torch, containers: Iterable[Value], name: str, node: ast.AST) -> None:

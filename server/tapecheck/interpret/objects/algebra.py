@@ -22,6 +22,7 @@ from tapecheck.interpret.values import (
     Args,
     ByKind,
     Dict,
+    Kind,
     Kwargs,
     Lib,
     List,
@@ -38,6 +39,7 @@ from tapecheck.interpret.values import (
     items_of,
     known_elements,
     known_numbers,
+    measured,
     only,
     perhaps_overwritten,
     plain,
@@ -113,7 +115,8 @@ def _repeated(machine: Engine, sequence: tuple[Value, ...] | List, count: Value,
         return tuple(repeated) if isinstance(sequence, tuple) else machine.new_list(repeated, node, sequence.more)
     if type(count) is Unknown and behaviour(sequence).is_whole() and not items:
         return () if isinstance(sequence, tuple) else machine.new_list([], node)
-    return machine.new_list(items, node, behaviour(sequence).rest() | MORE)
+    made = machine.new_list(items, node, behaviour(sequence).rest() | MORE)
+    return measured(made, Unknown.hanging_on("len", Kind.WHOLE, unknowns.setting(machine, count)))
 
 
 def augment(machine: Engine, op: ast.operator, owner: Value, value: Value, node: ast.AST) -> bool:

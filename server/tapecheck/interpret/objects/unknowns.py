@@ -8,9 +8,11 @@ import operator
 from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import syntax
 from tapecheck.interpret.state import World
+from tapecheck.interpret.state.choices import Length
 from tapecheck.interpret.values import (
     Default,
     Kind,
@@ -19,6 +21,7 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     behaviour,
+    bound_length,
     is_constant,
     known_numbers,
     settle_on,
@@ -192,6 +195,29 @@ def hidden(machine: Engine, value: Value) -> bool:
                     return True
             queue += one.drawn
     return False
+
+
+def guessed(
+    machine: Engine, length: Unknown, node: ast.AST, usual: int = limits.LOOP_BOUND, *, asked: bool = False
+) -> int:
+    """Settle on a length for what nobody knows the length of, `asked` where something surely reckons with it."""
+    known = length.concrete is not None or length.truth is False
+    if known or (length.bounds is not None and length.bounds[0] == length.bounds[1]):
+        return bound_length(length, usual)
+    choices, position = machine.world.choices, machine.world.position
+    found = bound_length(length, choices.length(usual))
+    text = length.name if "(" in length.name else syntax.text_of(node) if isinstance(node, ast.expr) else ""
+    if length.name == "len" and not text.startswith("len("):
+        text = f"len({text})"
+
+    def is_asked() -> bool:
+        return asked or length.bounds is not None
+
+    def number() -> Value:
+        return length.concrete
+
+    choices.lengths.append(Length(position.site(node), text, number, is_asked, hidden(machine, length)))
+    return found
 
 
 def asked(value: Value) -> Value:

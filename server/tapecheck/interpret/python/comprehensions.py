@@ -28,6 +28,7 @@ from tapecheck.interpret.values import (
     Value,
     behaviour,
     hashable,
+    measured,
     of_numbers,
     rest_of,
     stored,
@@ -39,16 +40,24 @@ from tapecheck.tape import LoopEnd
 def list_comprehension(machine: Engine, node: ast.ListComp | ast.SetComp, env: Env) -> Value:
     inner = Env(env, env.globals)
     inner.inner = True
-    extent = Extent(one_way=_in_one_way(machine, node, inner))
+    extent = Extent(one_way=_in_one_way(machine, node, inner), exact=_goes_by_its_loop(node))
     made = machine.new_list([], node)
     for _ in trained(machine, _rounds(machine, node.generators, inner, extent, False), node, made, extent):
         made.items.append(machine.eval(node.elt, inner))
     made.more = with_numbers(extent.rest(), made.items)
     if made.more and any(one.ifs for one in node.generators):
         made.items = machine.library.drawn(made.items, node)
+    made.cut = extent.cut if extent.exact or not extent.cut else None
     if isinstance(node, ast.SetComp):
         return Set(methods.distinct(made.items), made.more)
-    return made
+    return measured(made, extent.count)
+
+
+def _goes_by_its_loop(node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> bool:
+    """Return whether a comprehension has an element for each time that its loop goes round."""
+    return (
+        not isinstance(node, (ast.SetComp, ast.DictComp)) and len(node.generators) == 1 and not node.generators[0].ifs
+    )
 
 
 def dict_comprehension(machine: Engine, node: ast.DictComp, env: Env) -> Value:
@@ -61,7 +70,7 @@ def dict_comprehension(machine: Engine, node: ast.DictComp, env: Env) -> Value:
         result.items[key] = machine.eval(node.value, inner)
         stored(machine, result.slots, key, node.value)
     result.more = extent.rest()
-    return result
+    return measured(result, extent.count)
 
 
 def gathered(machine: Engine, value: Value, node: ast.AST) -> tuple[list[Value], int]:
@@ -166,9 +175,12 @@ def generator_expression(machine: Engine, node: ast.GeneratorExp, env: Env) -> V
     inner.inner = True
     first, *others = node.generators
     stream = machine.stream(machine.eval(first.iter, env), first.iter)
-    extent = Extent(one_way=_in_one_way(machine, node, inner))
+    extent = Extent(one_way=_in_one_way(machine, node, inner), exact=_goes_by_its_loop(node))
     rounds = _over(machine, stream, first, others, inner, extent, True)
     lazily = _lazily(machine, node.elt, rounds, inner)
+    extent.cut = stream.cut
+    if stream.count is not None:
+        extent.counts = (stream.count,)
     open_ended = stream.length() is None
     return Generator(lazily, inner, open_ended, extent=extent, guarded=stream.waits())
 
@@ -236,6 +248,10 @@ def _over(
 ) -> PyGenerator[Value, Value, None]:  # fmt: skip
     start = index = stream.next
     extent.one_way = extent.one_way and stream.one_way
+    if stream.cut != 0:
+        extent.cut = stream.cut
+    if stream.count is not None and stream.count not in extent.counts:
+        extent.counts = (*extent.counts, stream.count)
     while True:
         # A generator says so once it has run.
         extent.picked = extent.picked or bool(stream.rest() & PICKED)

@@ -96,7 +96,7 @@ def reaching(machine: Engine, node: ast.For | ast.AsyncFor, value: Value, env: E
     Nobody has asked yet for the end, so that it may be any other as well.
     """
     name = id_of(node.target)
-    if not name or not isinstance(value, Range) or value.settled is None:
+    if not name or not isinstance(value, Range) or value.settled is None or machine.world.choices.policy.length:
         return value
     far = max((_reached_at(machine, part, name, env) for part in of_kind(node, ast.If)), default=0)
     if machine.world.position.notes.of(node, _reckons):

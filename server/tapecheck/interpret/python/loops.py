@@ -18,6 +18,7 @@ from tapecheck.interpret.values import (
     Dict,
     Env,
     Instance,
+    Kind,
     Range,
     Run,
     Stream,
@@ -30,7 +31,7 @@ from tapecheck.interpret.values import (
     is_number,
     known_elements,
 )
-from tapecheck.source.nodes import id_of, negated
+from tapecheck.source.nodes import id_of, negated, of_kind
 from tapecheck.tape import Fact, LoopEnd
 
 
@@ -98,6 +99,8 @@ class _Loop:
         """Whether it goes over parameters or modules."""
         self.own: Guard | None = None
         """What the condition of a `while` compares."""
+        self.hangs_on: Value = None
+        """What nobody knows of the condition of a `while`."""
         self.led: Fact = "no"
         """What graph the last element led to when it came, as `leads` has it."""
         self.reached: list[int] = []
@@ -205,7 +208,8 @@ class _Loop:
         """Note, once, that it is taken on to a guard behind so many elements: nobody knows how many there are."""
         if not self.far:
             self.far = True
-            text = f"`{syntax.text_of(place)}` has more than {index} elements"
+            held = isinstance(self.node, ast.While)
+            text = f"`{syntax.text_of(place)}` {f'holds {index} times' if held else f'has more than {index} elements'}"
             self.world.assumptions.enter(self, "length", text, place)
 
     def finds(self, stream: Stream, place: ast.expr) -> None:
@@ -331,8 +335,12 @@ def _leave_for(loop: _Loop, node: ast.For | ast.AsyncFor, stream: Stream, signal
     if signal is None and more != "no":
         # A generator is as long as it turns out to be.
         known = length is not None and not (stream.sequential and length > limits.COUNTABLE)
-        _forget_counters(loop, length - index if length is not None and known else None)
+        _forget_counters(loop, length - index if length is not None and known else None, stream.count)
         _end_of(node, stream, loop.env)
+    elif signal is None and stream.cut != 0:
+        _forget_counters(loop, stream.cut, stream.count)
+        if isinstance(node.target, ast.Tuple):
+            _end_of(node, stream, loop.env)
     settled = stream.length_settled
     loop.leave(more, settled=settled, ahead=settled and signal is None and loop.has_ahead())
 
@@ -357,6 +365,7 @@ def _next_settled(loop: _Loop, stream: Stream, index: int) -> int | None:
     """
     if (
         stream.lengthen is None
+        or loop.world.choices.policy.length
         or isinstance(loop.node, ast.While)
         or guards.reckons(loop.machine, loop.node, loop.number)
     ):
@@ -485,7 +494,7 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
         loop.leave("no")
         return signal.beyond_loop()
     if more:
-        _forget_counters(loop, None)
+        _forget_counters(loop, None, loop.hangs_on)
     if more and not always:
         loop.perhaps_freezes()
     loop.leave("may" if more else "no")
@@ -501,7 +510,7 @@ def _yielded_by(machine: Engine, test: ast.expr, env: Env) -> Run:
 
 def _asked(loop: _Loop, node: ast.While) -> _Truth:
     """Return what the condition of a `while` comes to; false where the loop is passed by."""
-    answer, by_default = _truth(loop.machine, node.test, loop.env)
+    answer, by_default = _truth(loop, node.test, loop.env)
     if not loop.done and answer is not None:
         guards.note_cutting(loop.machine, node, answer, loop.env)
     elif not loop.done and loop.world.choices.pass_by(node, syntax.text_of(node.test)):
@@ -543,7 +552,10 @@ def _is_worth_another(loop: _Loop, node: ast.While, answer: bool | None, *, alwa
     if loop.taken_on() or not _enough_seen(loop, answer, always=always):
         return True
     left = guards.turns_after(loop.own) if loop.own is not None else 0
-    return loop.ahead(left or math.inf) > 0
+    count = loop.ahead(left or math.inf)
+    if count and answer is None:
+        loop.is_longer(loop.done + count, node.test)
+    return count > 0
 
 
 def _enough_seen(loop: _Loop, answer: bool | None, *, always: bool) -> bool:
@@ -560,21 +572,24 @@ def _enough_seen(loop: _Loop, answer: bool | None, *, always: bool) -> bool:
 _Truth = tuple[bool | None, bool | None]
 
 
-def _truth(machine: Engine, test: ast.expr, env: Env) -> _Truth:
+def _truth(loop: _Loop, test: ast.expr, env: Env) -> _Truth:
     """Return whether a `while` goes on, None where nobody knows: no part of its condition is decided for that; and
     whether it does where options keep their defaults.
     """
     if (opposite := negated(test)) is not None:
-        answer, by_default = _truth(machine, opposite, env)
+        answer, by_default = _truth(loop, opposite, env)
         return None if answer is None else not answer, None if by_default is None else not by_default
+    machine = loop.machine
     if not isinstance(test, ast.BoolOp):
         value = machine.eval(test, env)
         answer = machine.known_truth(value)
+        if answer is None:
+            loop.hangs_on = value
         return answer, behaviour(value).by_default() if answer is None else answer
     wanted = isinstance(test.op, ast.Or)
     answers: list[_Truth] = []
     for part in test.values:
-        answers.append(_truth(machine, part, env))
+        answers.append(_truth(loop, part, env))
         if answers[-1][0] is wanted:
             return wanted, wanted
     first, second = (_joined(list(column), wanted) for column in zip(*answers))
@@ -588,11 +603,17 @@ def _joined(answers: list[bool | None], wanted: bool) -> bool | None:
 
 def _end_of(node: ast.For | ast.AsyncFor, stream: Stream, env: Env) -> None:
     """End a loop that was cut short: its variable has the last value that the real loop gives it."""
+    if isinstance(node.target, ast.Tuple):
+        # What is counted beside the elements has come further.
+        for part in of_kind(node.target, ast.Name):
+            if is_number(env.vars.get(part.id)):
+                env.vars[part.id] = Unknown.hanging_on("number", Kind.NUMBER, stream.count)
+        return
     name = id_of(node.target)
     if not isinstance(env.vars.get(name), (int, float)):
         return
     length = stream.length()
-    last: Value = Unknown.number()
+    last: Value = Unknown.hanging_on("number", Kind.NUMBER, stream.count)
     if length is not None and length > 0 and not stream.sequential:
         last = stream.item(length - 1)
     if isinstance(last, (int, float, Unknown)):
@@ -618,21 +639,22 @@ def note_count(machine: Engine, target: ast.expr, value: Value, env: Env) -> Non
             counted.append(Count(home, lambda: home.vars, name, value))
 
 
-def _forget_counters(loop: _Loop, left: int | None) -> None:
+def _forget_counters(loop: _Loop, left: int | None, count: Value) -> None:
     """Note that a loop was left before its end: what it counted up has another value in the real program.
 
-    `left` is how many more iterations the real program makes where that is known.
+    `left` is how many more iterations the real program makes where that is known, `count` what says how many.
     """
     machine, env, done = loop.machine, loop.env, loop.done
     rows, grown = guards.counted_since(machine, loop.counted)
-    for owner, count in grown.values():
-        owner.left_out(None if left is None or done < 2 or count % done else left * (count // done))
+    for owner, grown_by in grown.values():
+        alike = done >= 2 and not grown_by % done
+        owner.left_out(left * (grown_by // done) if left is not None and alike else None, count)
     for counts in rows.values():
         if counts[0].current() is not None:
-            counts[0].become(_extrapolated([one.value for one in counts], done, left))
+            counts[0].become(_extrapolated([one.value for one in counts], done, left, count))
     for name in machine.world.position.notes.of(loop.node, syntax.counted_names):
         if is_number(env.vars.get(name)) and (id(env), name) not in rows:
-            env.vars[name] = Unknown.number()
+            env.vars[name] = Unknown.hanging_on("number", Kind.NUMBER, count)
 
 
 def elements(machine: Engine, value: Value, node: ast.AST) -> Iterator[Value]:
@@ -654,11 +676,13 @@ def elements(machine: Engine, value: Value, node: ast.AST) -> Iterator[Value]:
     stream.abandon(machine)
 
 
-def _extrapolated(values: list[float], done: int, left: int | None) -> Value:
-    """Return what a counter has come to at the end of a loop that was cut short, where each iteration adds the same."""
+def _extrapolated(values: list[float], done: int, left: int | None, count: Value) -> Value:
+    """Return what a counter has come to at the end of a loop that was cut short, where each iteration adds the same;
+    `count` says how often it goes round.
+    """
     steps = {after - before for before, after in zip(values, values[1:])}
     if left is None or done < 2 or len(steps) != 1 or len(values) % done:
-        result = Unknown.number()
+        result = Unknown.hanging_on("number", Kind.NUMBER, count)
         if steps and min(steps) > 0:
             # The real loop may run less often than this one has; the counter does not come back to where it was.
             result.bounds = (values[0], math.inf)

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.state.position import Position
 from tapecheck.interpret.state.writer import TapeWriter
-from tapecheck.tape import Decision, Setting
+from tapecheck.tape import Decision, Setting, Site
 
 Place = tuple[str, int, int]
 """File, line and column of a condition."""
@@ -25,6 +26,8 @@ class Policy:
     patterns: dict[Place, tuple[bool, ...]] = field(default_factory=dict)
     by_default: bool = False
     """Whether options that loops count by (`step % args.every`) keep their defaults."""
+    length: int = 0
+    """How many elements there are of what nobody knows the length of, 0 for the usual number."""
 
     def key(self) -> tuple[tuple[Place, tuple[bool, ...]], ...]:
         return tuple(sorted(self.patterns.items()))
@@ -37,6 +40,19 @@ class Asked:
     times: int = 0
     default: bool = True
     statement: ast.AST | None = None
+
+
+@dataclass(slots=True)
+class Length:
+    """A length that the dry run settled on, where it did and what it is called; `number` gives what it came to, `asked`
+    says whether anything reckons with it, `hidden` that code which is not visible says how long that is.
+    """
+
+    at: Site
+    text: str
+    number: Callable[[], object]
+    asked: Callable[[], bool]
+    hidden: bool
 
 
 class Choices:
@@ -73,6 +89,8 @@ class Choices:
         """Whether a graph can hang on a condition that comes round as often as an option says."""
         self.leaving: dict[ast.AST, bool] = {}
         """The conditions that lead out of a loop without another end, with that answer, while it is run a last time."""
+        self.lengths: list[Length] = []
+        """The lengths that nobody knows and that the path has settled on."""
         self.passes_failures = False
         """Whether a backward that finds its graph freed or changed does not end the run."""
 
@@ -128,6 +146,29 @@ class Choices:
         enters = self.choose(loop, True, text, loop)
         self.passed_by = self.passed_by or not enters
         return not enters
+
+    def length(self, usual: int) -> int:
+        """Return the length that a path settles on for the next thing of which nobody knows how long it is."""
+        if not self.policy.length:
+            return usual
+        other = self.policy.length
+        if other not in limits.OTHER_LENGTHS:
+            return other
+        other += len(self.lengths) * (2 if other < usual else limits.LENGTHS_APART)
+        # What asks for every second one asks either way.
+        return other + (other % 2 == (usual if usual == limits.BATCHES_BOUND else limits.LOOP_BOUND) % 2)
+
+    @property
+    def reckons(self) -> bool:
+        """Whether the path has reckoned with a length that nobody knows."""
+        return any(one.asked() for one in self.lengths)
+
+    def end(self) -> None:
+        """Note the lengths that the path has settled on, each as a condition, if it has reckoned with any."""
+        for one in self.lengths if self.reckons or self.policy.length else ():
+            hangs_on: Literal["data", "condition"] = "condition" if one.hidden else "data"
+            text = f"{one.text} == {one.number()}"
+            self._writer.emit(Decision(one.at, text, not self.policy.length, hangs_on=hangs_on))
 
     def answers(self, unknowns: Iterable[object]) -> None:
         """Note which unknown values the last answer was about, by their identity: who asks keeps them alive."""

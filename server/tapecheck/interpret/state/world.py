@@ -91,6 +91,7 @@ class World:
 
     def end(self, how: Ending, detail: str = "") -> None:
         """End the path and its tape."""
+        self.choices.end()
         self.assumptions.leave_all()
         self.writer.end(how, detail)
 

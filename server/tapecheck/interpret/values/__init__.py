@@ -92,6 +92,7 @@ from tapecheck.interpret.values.sequence import (
     known_elements,
     known_slice,
     listed,
+    measured,
     note_first_graph,
     parts_of_slice,
 )
@@ -234,6 +235,7 @@ __all__ = [
     "loaded",
     "marked",
     "may_carry",
+    "measured",
     "merge_cuts",
     "node_of",
     "note_first_graph",

@@ -262,6 +262,8 @@ class Interpreter(Protocol):
     def wrong(self, kind: str, node: ast.AST) -> None: ...
     def doubt(self, kind: str, node: ast.AST) -> None: ...
     def unknown(self, name: str) -> Value: ...
+    @property
+    def guessed(self) -> Callable[..., int]: ...
 
 
 class Default(NamedTuple):
@@ -650,6 +652,10 @@ class Stream(BaseValue):
     """Settles on a length with so many more elements; None where something may reckon with the one that it has."""
     one_way: bool = False
     """Whether all its elements come about in one way, from one value that nobody knows."""
+    cut: int | None = 0
+    """How many more elements its container has because a loop that fills it was cut short; None where nobody knows."""
+    count: Value = None
+    """The unknown that says how many elements there are, where nobody knows that and one value says it."""
     over: tuple[Value, ...] = ()
     """What it goes over, and what it calls: whoever has the iterator can come to these."""
 

@@ -11,6 +11,7 @@ from typing import ClassVar
 from tapecheck.interpret import limits
 from tapecheck.interpret.values.base import MORE, NUMBERS, PICKED, Args, BaseValue, Interpreter, Signal, Stream, Value
 from tapecheck.interpret.values.program import Env
+from tapecheck.interpret.values.unknown import Kind, Unknown
 
 OPEN = ast.Pass()
 """The key in `Env.sent` that says that a generator function goes over something without a known end."""
@@ -65,7 +66,7 @@ class Generator(BaseValue):
             sent = self.env.sent
             return None if self.open or (sent is not None and OPEN in sent) else limits.ENDLESS
 
-        return Stream(length, item, sequential=True, sources=(self,))
+        return Stream(length, item, sequential=True, sources=(self,), count=self.extent.count)
 
     def rest(self) -> int:
         return self.extent.rest()
@@ -107,6 +108,19 @@ class Extent:
     picked: bool = False
     enough: int = 2
     one_way: bool = False
+    counts: tuple[Value, ...] = ()
+    """The unknowns that say how often its loops go round."""
+    cut: int | None = 0
+    """How many more there are because a loop that fills what its only loop goes over was cut short."""
+    exact: bool = False
+    """Whether there is an element for each time that its only loop goes round."""
+
+    @property
+    def count(self) -> Value:
+        """The unknown that says how many elements there are, or one that hangs on those."""
+        if not self.counts or self.exact:
+            return self.counts[0] if self.counts else None
+        return Unknown.hanging_on("len", Kind.WHOLE, *self.counts)
 
     def rest(self) -> int:
         """Return what nobody knows of its elements; where they come about in one way, as long as they are numbers."""

@@ -76,8 +76,8 @@ class Instance(BaseValue):
     """
 
     __slots__ = (
-        "args", "attrs", "born", "cls", "hooks", "inner", "layer", "length", "lib", "module", "numbered", "open",
-        "quiet", "raised", "slots", "state",
+        "args", "attrs", "born", "cls", "handed", "hooks", "inner", "layer", "length", "lib", "module", "numbered",
+        "open", "quiet", "raised", "slots", "state",
     )  # fmt: skip
 
     can_hold: ClassVar[bool] = True
@@ -104,7 +104,9 @@ class Instance(BaseValue):
         self.open = False
         """Whether it may have attributes that nobody knows."""
         self.length: Unknown | None = None
-        """What `len` gave, where nobody knows the length."""
+        """What says how long it is, where nobody knows that."""
+        self.handed = ""
+        """Of data: the code that is not visible which was given it, and may have changed how much it is."""
         self.raised: Signal | None = None
         """Of a context manager that is being left: the exception that its block ended in."""
 

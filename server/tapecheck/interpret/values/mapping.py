@@ -28,7 +28,7 @@ from tapecheck.interpret.values.base import (
     stored,
 )
 from tapecheck.interpret.values.keys import unkey
-from tapecheck.interpret.values.sequence import Container, List, Set, note_first_graph
+from tapecheck.interpret.values.sequence import Container, List, Set, measured, note_first_graph
 from tapecheck.interpret.values.unknown import Unknown
 
 
@@ -140,12 +140,13 @@ class Dict(Container):
     def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
         keys = list(self.items)
         return Stream(
-            self.most_gone_over,
+            lambda: self.most_gone_over(machine, node),
             lambda index: unkey(keys[index]) if index < len(keys) else Unknown.plain("key"),
             known=len(keys),
             picked=bool(self.more & PICKED),
-            reckon=self.settle_size if self.more == PICKED else None,
+            reckon=(lambda: self.settle_size(machine, node)) if self.more == PICKED else None,
             held=True,
+            count=self.unknown_length(),
         )
 
     def known_items(self, machine: Interpreter, node: ast.AST) -> list[Value] | None:
@@ -208,7 +209,7 @@ class View(List):
 
     def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
         # Python does not let a dict grow while it is gone over.
-        return List(self.items, self.more).stream(machine, node)
+        return measured(List(self.items, self.more), self.of.unknown_length()).stream(machine, node)
 
     def operand(self) -> BaseValue:
         return Set(self.items, self.more) if self.kind == "keys" else self

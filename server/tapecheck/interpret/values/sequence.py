@@ -8,7 +8,7 @@ import collections
 import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, TypeGuard
+from typing import ClassVar, Literal, TypeGuard, TypeVar
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.values.base import (
@@ -36,8 +36,8 @@ from tapecheck.interpret.values.base import (
     plain,
 )
 from tapecheck.interpret.values.unknown import (
+    Kind,
     Unknown,
-    bound_length,
     composed,
     expression,
     if_asked,
@@ -62,9 +62,9 @@ class Container(BaseValue):
 
     items: Collection[Value] | Mapping[Hashable, Value]
     more: int
-    sized: tuple[int, int, Unknown]
-    """How many elements it has where nobody knows that, while as many are known and as much of them; not there before
-    anybody asks.
+    sized: tuple[int, int, Unknown, bool]
+    """How many elements it has where nobody knows that, while as many are known and as much of them, and whether
+    something else has as many; not there before anybody asks.
     """
     kind: str
 
@@ -89,7 +89,11 @@ class Container(BaseValue):
     def size(self, machine: Interpreter, node: ast.AST) -> Value:
         return size_of(self, len(self.items), self.more)
 
-    def most_gone_over(self) -> int | None:
+    def unknown_length(self) -> Unknown | None:
+        """Return the unknown that says how many elements it has; None where that is known."""
+        return _length_of(self, len(self.items), self.more) if self.more else None
+
+    def most_gone_over(self, machine: Interpreter, node: ast.AST) -> int | None:
         """Return how many elements a loop goes over: all that are known, unless it is known to have fewer.
 
         Where there may be any number of further ones, that is how many whoever has asked for the length reckons with;
@@ -98,7 +102,7 @@ class Container(BaseValue):
         if self.more & BEYOND:
             length = _length_of(self, len(self.items), self.more)
             # It is settled on first: what asks for the length within the loop gets the number that the loop goes by.
-            most = bound_length(length, max(limits.LOOP_BOUND, len(self.items)))
+            most = machine.guessed(length, node, max(limits.LOOP_BOUND, len(self.items)))
             return None if length.bounds is None else most
         size = size_of(self, len(self.items), self.more)
         if not isinstance(size, Unknown):
@@ -106,9 +110,9 @@ class Container(BaseValue):
         settled = known_int(size)
         return int(min(len(self.items), size.bounds[1] if size.bounds else math.inf)) if settled is None else settled
 
-    def settle_size(self) -> None:
+    def settle_size(self, machine: Interpreter, node: ast.AST) -> None:
         """Settle on the size that a loop goes by."""
-        size, most = size_of(self, len(self.items), self.more), self.most_gone_over()
+        size, most = size_of(self, len(self.items), self.more), self.most_gone_over(machine, node)
         if isinstance(size, Unknown) and size.concrete is None and most is not None:
             settle_on(size, most)
 
@@ -174,6 +178,11 @@ class List(Container):
         self.items[:] = [Unknown("item") if is_constant(item) else item for item in self.items]
         self.more |= MORE
         return self
+
+    def unknown_length(self) -> Unknown | None:
+        if self.cut is None and not self.more:
+            return _length_of(self, len(self.items), MORE)
+        return Container.unknown_length(self)
 
     def number_of_parts(self) -> Unknown | None:
         """Return how many parts a call made of a value, an unknown number; None of any other list, or where it grew."""
@@ -263,9 +272,13 @@ class List(Container):
         self.items.clear()
         self.cut, self.gaps, self.taken = 0, None, None
 
-    def left_out(self, count: int | None) -> None:
-        """Note that a loop which was cut short leaves out elements: `count` of them, None where nobody knows."""
+    def left_out(self, count: int | None, by: Value = None) -> None:
+        """Note that a loop which was cut short leaves out elements: `count` of them, None where nobody knows; `by` says
+        how often the loop goes round.
+        """
         self.cut = None if count is None or self.cut is None else self.cut + count
+        if count is None:
+            _grow(self, len(self.items), self.more or MORE, by)
         end = len(self.items)
         # It may have been emptied since.
         self.gaps = [*(gap for gap in self.gaps or () if gap[0] <= end), (end, count)]
@@ -419,16 +432,18 @@ class List(Container):
     def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
         parts = self.number_of_parts()
         if parts is not None:
-            bound_length(parts)
-            return Stream(lambda: if_asked(parts), self._element, known=len(self.items))
+            machine.guessed(parts, node)
+            return Stream(lambda: if_asked(parts), self._element, known=len(self.items), count=parts)
         return Stream(
-            self.most_gone_over,
+            lambda: self.most_gone_over(machine, node),
             self._element,
             known=len(self.items),
             picked=bool(self.more & PICKED),
-            reckon=self.settle_size if self.more == PICKED else None,
+            reckon=(lambda: self.settle_size(machine, node)) if self.more == PICKED else None,
             held=True,
+            count=self.unknown_length(),
             one_way=self.more & BEYOND == NUMBERS,
+            cut=self.cut,
         )
 
     def _element(self, index: int) -> Value:
@@ -501,22 +516,42 @@ def like_last(items: Sequence[Value]) -> Value:
     return items[-1] if items and behaviour(items[-1]).typical else Unknown("item")
 
 
+Made = TypeVar("Made", bound=Container)
+
+
+def measured(made: Made, count: Value) -> Made:
+    """Return a container, having noted that it has as many elements as an unknown says, where nobody knows that."""
+    if made.more and isinstance(count, Unknown):
+        made.sized = (len(made.items), made.more, count, True)
+    return made
+
+
 def size_of(owner: Container, count: int, rest: int) -> Value:
     """Return how many elements a container has of which `count` are known: the same until it changes."""
     if not rest:
         return count
     length = _length_of(owner, count, rest)
     if length.bounds is None:
-        length.bounds = (0 if rest & PICKED else count, math.inf if rest & BEYOND else count)
+        # What else has as many is gone over as if it had those that are known.
+        least = 0 if rest & PICKED or owner.sized[3] else count
+        length.bounds = (least, math.inf if rest & BEYOND else count)
     return length.itself()
 
 
 def _length_of(owner: Container, count: int, rest: int) -> Unknown:
     """Return the same where nobody knows it: without bounds as long as the program has not asked for it."""
-    known: tuple[int, int, Unknown] | None = getattr(owner, "sized", None)
+    known: tuple[int, int, Unknown, bool] | None = getattr(owner, "sized", None)
     if known is None or known[:2] != (count, rest):
-        known = owner.sized = (count, rest, Unknown.whole("len"))
-    return known[2]
+        # What it was made of may be as many as its elements come from.
+        by = next(iter(behaviour(owner).children()), None) if known is None else None
+        _grow(owner, count, rest, by)
+    return owner.sized[2]
+
+
+def _grow(owner: Container, count: int, rest: int, by: Value) -> None:
+    """Note that a container has another number of elements than before, which hangs on a value besides."""
+    before = getattr(owner, "sized", (0, 0, None, False))[2]
+    owner.sized = (count, rest, Unknown.hanging_on("len", Kind.WHOLE, before, by), False)
 
 
 def note_first_graph(machine: Interpreter, before: Value, value: Value) -> None:
@@ -635,11 +670,12 @@ class Set(Container):
     def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
         items = self.items
         return Stream(
-            self.most_gone_over,
+            lambda: self.most_gone_over(machine, node),
             lambda index: items[index] if index < len(items) else Unknown("item"),
             picked=bool(self.more & PICKED),
-            reckon=self.settle_size if self.more == PICKED else None,
+            reckon=(lambda: self.settle_size(machine, node)) if self.more == PICKED else None,
             held=True,
+            count=self.unknown_length(),
         )
 
     def known_items(self, machine: Interpreter, node: ast.AST) -> list[Value] | None:

@@ -206,6 +206,13 @@ class Unknown(BaseValue):
         return cls(name, None, (), Kind.WHOLE)
 
     @classmethod
+    def hanging_on(cls, name: str, kind: Kind, *values: Value) -> Unknown:
+        """Return what nobody can know, and hangs on some values."""
+        made = cls(name, None, (), kind)
+        made.drawn = tuple(value for value in values if value is not None)
+        return made
+
+    @classmethod
     def text(cls) -> Unknown:
         """Return a text nobody can know."""
         return cls("text", None, (), Kind.TEXT)
@@ -417,7 +424,7 @@ class Unknown(BaseValue):
         size = self.asked_length()
         if self.truth is False and size.concrete is None:
             settle_on(size, 0)
-        if bound_length(size) and self.truth is None:
+        if machine.guessed(size, node) and self.truth is None:
             self.truth = True
         fresh: dict[int, Value] = {}
 
@@ -428,7 +435,7 @@ class Unknown(BaseValue):
                 self._apart(machine, made, node)
             return fresh[index]
 
-        return Stream(lambda: if_asked(size), item, one_way=self.concrete is None and not self.items)
+        return Stream(lambda: if_asked(size), item, one_way=self.concrete is None and not self.items, count=size)
 
     def rest(self) -> int:
         return NUMBERS if of_numbers(self) else 0

@@ -11,6 +11,7 @@ from tapecheck.rules.finding import Finding
 from tapecheck.rules.missing_create_graph.rule import gradients_taken
 from tapecheck.rules.needless_retain_graph.facts import NeedlessRetainGraphFacts
 from tapecheck.rules.reading import Reading, Run, grouped, remembered
+from tapecheck.rules.reduction import joined
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import call_text
 from tapecheck.tape import Assumption, Ledger, Node, Span
@@ -148,7 +149,7 @@ def _all_needless(reading: Reading, runs: list[Run]) -> bool:
         return False
     if any(run.backward.id in reading.needed for run in runs) or _perhaps_walked_elsewhere(reading, runs):
         return False
-    if _lets_another_retain(reading, runs):
+    if _lets_another_retain(reading, runs) or _joined_with_another(reading, runs):
         return False
     if not all(_walked_beyond(reading).isdisjoint(run.executed) for run in runs):
         return False
@@ -167,6 +168,18 @@ def _lets_another_retain(reading: Reading, runs: list[Run]) -> bool:
     places = {run.at.span for run in runs}
     first = min((run.position for run in walks if run.at.span in places), default=None)
     return first is not None and any(run.position > first and run.at.span not in places for run in walks)
+
+
+def _joined_with_another(reading: Reading, runs: list[Run]) -> bool:
+    """Return whether a later backward walks another output of a forward whose outputs the wrapper has joined."""
+    walked = [(run, reading.ledger.ancestry(run.backward.root_nodes)) for run in reading.runs if joined(reading)]
+    return any(
+        one.position > run.position and not nodes.keys().isdisjoint(call.outputs)
+        for call in joined(reading)
+        for run in runs
+        if not run.executed.keys().isdisjoint(call.outputs)
+        for one, nodes in walked
+    )
 
 
 @remembered

@@ -1,0 +1,176 @@
+"""How long something is that code which is not visible has made, or may have changed since.
+
+Each kind of thing is asked in each way how long it is, before, in and behind a loop over it, and by what the loop has
+counted. Torch runs the programs with several lengths: what one of them passes may not be called certain, and what all
+of them come to is still said.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import pytest
+
+from tapecheck.check import check
+from tapecheck.source import from_text
+
+torch = pytest.importorskip("torch")
+
+HEAD = """\
+import torch
+import hidden
+from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, Dataset, RandomSampler, Subset, TensorDataset
+w = torch.ones(2, requires_grad=True)
+loss = (w * w).sum()
+loss.backward()
+"""
+OWN = """\
+class Own(Dataset):
+    def __init__(self):
+        self.rows = hidden.rows
+    def __len__(self):
+        return len(self.rows)
+    def __getitem__(self, at):
+        return self.rows[at]
+"""
+ROWS = "rows = [torch.zeros(1)] * 3\n"
+DATA = "data = TensorDataset(torch.zeros(3))\n"
+SOURCES = {
+    "loader of hidden data": "xs = DataLoader(hidden.data, 1)",
+    "hidden loader": "xs = hidden.loader",
+    "made": "xs = hidden.make()",
+    "loader of what is made": "xs = DataLoader(hidden.make().dataset, batch_size=1, shuffle=True)",
+    "own dataset": f"{OWN}xs = DataLoader(Own(), 1)",
+    "tensor dataset": "xs = DataLoader(TensorDataset(hidden.rows), 1)",
+    "subset": "xs = DataLoader(Subset(hidden.data, range(hidden.n)), 1)",
+    "concat": "xs = DataLoader(ConcatDataset([hidden.data]), 1)",
+    "drawn": "xs = DataLoader(hidden.data, 1, sampler=RandomSampler(hidden.data))",
+    "drawn together": "xs = DataLoader(hidden.data, batch_sampler=BatchSampler(RandomSampler(hidden.data), 1, False))",
+    "batches of a hidden size": "xs = DataLoader(TensorDataset(torch.zeros(12)), batch_size=hidden.batch)",
+    "list of": "xs = list(hidden.loader)",
+    "tuple of": "xs = tuple(hidden.loader)",
+    "comprehension": "xs = [x for x in hidden.loader]",
+    "filled": "xs = []\nfor x in hidden.loader:\n    xs.append(x)",
+    "range": "xs = range(hidden.n)",
+    "list of a range": "xs = list(range(hidden.n))",
+    "rows": "xs = hidden.rows",
+    "slice": "xs = hidden.rows[:]",
+    "dict": "xs = {i: x for i, x in enumerate(hidden.loader)}",
+    "times": "xs = [0] * hidden.n",
+    "tensor": "xs = torch.zeros(hidden.n)",
+    "zipped": "xs = list(zip(hidden.loader, hidden.loader))",
+    "numbered": "xs = list(enumerate(hidden.loader))",
+    "given list": "xs = [0, 1, 2]\nhidden.refill(xs)",
+    "given dataset": f"{DATA}hidden.redo(data)\nxs = data",
+    "loader of a given dataset": f"{DATA}hidden.redo(data)\nxs = DataLoader(data)",
+    "given loader": f"{DATA}xs = DataLoader(data)\nhidden.redo(xs.dataset)",
+    "loader of a given list": f"{ROWS}hidden.refill(rows)\nxs = DataLoader(rows)",
+    "list that a loader goes over": f"{ROWS}xs = DataLoader(rows)\nhidden.refill(rows)",
+}
+AGAIN = "    loss.backward()"
+HOLDS = {
+    "it is 12": "len(xs) == 12",
+    "it is 3": "len(xs) == 3",
+    "half of it": "len(xs) // 2 == 6",
+    "more": "len(xs) > 7",
+    "fewer": "len(xs) < 7",
+    "fewer than 20": "len(xs) < 20",
+    "not 5": "len(xs) != 5",
+    "even": "len(xs) % 2 == 0",
+    "odd": "len(xs) % 2",
+    "by three": "len(xs) % 3 == 0",
+    "none left": "not len(xs) - 3",
+    "its text": "str(len(xs)) == '12' or f'{len(xs)}' == '3'",
+}
+LATER = {
+    "counted": f"c = 0\nfor x in xs:\n    c += 1\nif c in (3, 12):\n{AGAIN}",
+    "asked and counted": f"c = 0\nn = len(xs)\nfor x in xs:\n    c += 1\nif c == 12 or c == 3 and n:\n{AGAIN}",
+    "the last one": f"for i, x in enumerate(xs):\n    pass\nif i in (2, 11) and len(xs):\n{AGAIN}",
+    "two epochs": f"c = 0\nfor e in range(2):\n    for i in range(len(xs)):\n        c += 1\nif c in (6, 24):\n{AGAIN}",
+    "over all epochs": "for e in range(2):\n    for i, x in enumerate(xs):\n        if e * len(xs) + i == 12:\n"
+    f"        {AGAIN}",
+    "far in": f"n = len(xs)\nfor i, x in enumerate(xs):\n    if i > 7 and n:\n    {AGAIN}",
+    "the sixth": f"for i in range(len(xs)):\n    if i == 5:\n    {AGAIN}",
+    "the middle": f"for i, x in enumerate(xs):\n    if i == len(xs) // 2 and i == 6:\n    {AGAIN}",
+    "while": f"c = 0\nwhile c < len(xs):\n    c += 1\nif c in (3, 12):\n{AGAIN}",
+    "far in a while": f"c = 0\nwhile c < len(xs):\n    c += 1\n    if c == 9:\n    {AGAIN}",
+    "kept": f"kept = []\nfor x in xs:\n    kept.append(1)\nif len(kept) in (3, 12):\n{AGAIN}",
+    "sum": f"if sum(1 for x in xs) in (3, 12):\n{AGAIN}",
+    "retained": "loss = (w * w).sum()\nn = len(xs)\nfor i in range(3):\n    loss.backward(retain_graph=n > 5)",
+}
+EVERY = {
+    "the last": f"for i, x in enumerate(xs):\n    if i == len(xs) - 1:\n    {AGAIN}",
+    "the last, asked before": f"n = len(xs)\nfor i, x in enumerate(xs):\n    if i + 1 == n:\n    {AGAIN}",
+    "each": f"for x in xs:\n{AGAIN}",
+}
+LENGTHS = (3, 4, 5, 12, 13, 24, 40)
+
+
+def _hidden(count: int) -> types.ModuleType:
+    """Return the module that is not visible, with as many of everything."""
+    rows = torch.zeros(count, 1)
+    data = torch.utils.data.TensorDataset(rows)
+    made = types.ModuleType("hidden")
+
+    def refill(xs: list[object]) -> None:
+        xs[:] = range(count)
+
+    def redo(dataset: torch.utils.data.TensorDataset) -> None:
+        dataset.tensors = (rows,)
+
+    made.__dict__.update(
+        rows=rows, data=data, n=count, batch=max(1, -(-12 // count)), refill=refill, redo=redo,
+        loader=torch.utils.data.DataLoader(data, 1), make=lambda: torch.utils.data.DataLoader(data, 1),
+    )  # fmt: skip
+    return made
+
+
+def _passes(text: str, count: int, monkeypatch: pytest.MonkeyPatch) -> bool:
+    monkeypatch.setitem(sys.modules, "hidden", _hidden(count))
+    try:
+        exec(compile(text, "program.py", "exec"), {"__name__": "__main__"})
+    except RuntimeError:
+        return False
+    return True
+
+
+def _is_sure(text: str) -> bool:
+    found = check(from_text(text, "program.py")).findings
+    return any(one.certain and one.severity in ("error", "warning") for one in found)
+
+
+def _programs(source: str) -> dict[str, str]:
+    head = f"{HEAD}{SOURCES[source]}\n"
+    return {
+        **{name: f"{head}if {test}:\n{AGAIN}\n" for name, test in HOLDS.items()},
+        **{f"{name}, after": f"{head}for x in xs:\n    pass\nif {test}:\n{AGAIN}\n" for name, test in HOLDS.items()},
+        **{name: f"{head}{step}\n" for name, step in LATER.items()},
+    }
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_nothing_is_certain_that_some_length_passes(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = _programs(source)
+    passed = {name for name, text in programs.items() if any(_passes(text, one, monkeypatch) for one in LENGTHS)}
+    assert passed, "each length raises"
+    assert {name for name in passed if _is_sure(programs[name])} == set()
+
+
+@pytest.mark.parametrize("source", ["loader of hidden data", "own dataset", "made", "list of", "comprehension"])
+@pytest.mark.parametrize("step", EVERY)
+def test_what_each_length_comes_to_is_certain(source: str, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = f"{HEAD}{SOURCES[source]}\n{EVERY[step]}\n"
+    assert not any(_passes(text, one, monkeypatch) for one in LENGTHS)
+    assert _is_sure(text)
+
+
+def test_a_note_says_which_length_is_assumed() -> None:
+    text = f"{HEAD}for x in hidden.loader:\n    pass\nif len(hidden.loader) == 3:\n{AGAIN}\n"
+    notes = [note for one in check(from_text(text, "program.py")).findings for note in one.notes]
+    assert any("`len(hidden.loader) == 3` is true" in note for note in notes)
+
+
+def test_what_has_as_many_elements_is_as_long() -> None:
+    text = f"{HEAD}xs = hidden.rows\nys = [x + 1 for x in xs]\nif len(xs) != len(ys):\n{AGAIN}\n"
+    assert not check(from_text(text, "program.py")).findings
