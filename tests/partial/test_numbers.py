@@ -61,6 +61,7 @@ WAYS = {
     "star": "found = [*{}]",
     "twice": "found.extend(ys.tolist())\n    found.extend({})",
     "insert": "found.extend(ys.tolist())\n    for one in {}:\n        found.insert(0, one)",
+    "one by one": "for one in {}:\n        found.append(one)",
     "item": "found.extend(ys.tolist())\n    for one in {}:\n        found[-1] = one",
     "unknown item": "found.extend(ys.tolist())\n    for one in {}:\n        found[hidden.place] = one",
     "slice": "found.extend(ys.tolist())\n    found[1:] = {}",

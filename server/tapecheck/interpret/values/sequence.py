@@ -39,6 +39,7 @@ from tapecheck.interpret.values.unknown import (
     Kind,
     Unknown,
     composed,
+    drawn_from,
     expression,
     if_asked,
     on_graph,
@@ -210,7 +211,7 @@ class List(Container):
             return self.items[-1]
         if self.more & BEYOND == NUMBERS:
             return Unknown.plain("item")
-        return like_last(self.items)
+        return drawn_from(like_last(self.items), (self,))
 
     def item_at(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
         if isinstance(index, int):
