@@ -424,6 +424,12 @@ def call_wrapped(torch: Torch, wrapped: Wrapped, args: Args, kwargs: Kwargs, nod
             return torch.machine.call(wrapped.function, args, kwargs, node)
         finally:
             context.leave(torch.machine, None)
+    if isinstance(wrapped.state, wrappers.Stance):
+        wrapped.state.enter(torch.machine)
+        try:
+            return torch.machine.call(wrapped.function, args, kwargs, node)
+        finally:
+            wrapped.state.leave(torch.machine, None)
     if isinstance(wrapped.state, CompiledState):
         return wrappers.call_compiled(torch, wrapped.state, args, kwargs, node)
     return torch.machine.call(wrapped.function, args, kwargs, node)
@@ -484,6 +490,7 @@ FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     "torch.cuda.amp.GradScaler": _scaler(4), "torch.cpu.amp.GradScaler": _scaler(4),
     "torch.amp.GradScaler": _scaler(5), "torch.amp.grad_scaler.GradScaler": _scaler(5),
     "torch.compile": wrappers.compiled, "torch.jit.script": _first, "torch.jit.trace": _first,
+    "torch.compiler.set_stance": wrappers.set_stance,
     "torch.compiler.cudagraph_mark_step_begin": replays.mark,
     "torch.nn.utils.spectral_norm": parametrized.by("nn.utils.spectral_norm"),
     "torch.nn.utils.weight_norm": parametrized.by("nn.utils.weight_norm"),

@@ -20,6 +20,7 @@ from tapecheck.interpret.values import (
     Context,
     Dict,
     Instance,
+    Interpreter,
     Kwargs,
     List,
     Mark,
@@ -268,6 +269,8 @@ def call_in_place(
     torch.compile leaves the code of torch.nn alone, so that it is the forwards of the program in it that are compiled.
     A module of torch.nn with hooks may be compiled or not: that hangs on what was called before.
     """
+    if modules.world.modes.eager:
+        return modules.forward(owner, args, kwargs, node)
     outer = modules.compiling
     own = wrapped(owner) is None and modules.has_own_forward(owner)
     hooked = any(kind in _FORWARD_HOOKS for kind, _ in owner.hooks)
@@ -319,6 +322,43 @@ def patched(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Context:
         modes.donates = before.pop() if before else "yes"
 
     return Context(enter, leave)
+
+
+class Stance(Context):
+    """What `torch.compiler.set_stance` gives: a context manager, and a decorator that sets it for each call alone."""
+
+    def decorates(self, machine: Interpreter, function: Value, node: ast.AST) -> Value:
+        self.leave(machine, None)
+        return Wrapped("stance", function, state=self)
+
+
+def set_stance(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """`torch.compiler.set_stance(stance, force_backend=...)`, in force from here on.
+
+    Under any but the default one, some calls or all run what they compiled as it is written.
+    """
+    modes = torch.world.modes
+    modes.compiles_as_usual = False
+    usual = known_text(argument(args, kwargs, 0, "stance", "default")) == "default"
+    eager, before = not usual or kwargs.get("force_backend") is not None, modes.eager
+
+    def enter(machine: object) -> Value:
+        modes.eager = eager
+        modes.settings += 1
+        return None
+
+    def leave(machine: object, raised: object) -> None:
+        modes.eager = before
+        modes.settings += 1
+
+    enter(torch.machine)
+    return Stance(enter, leave)
+
+
+def configured_eager(torch: Torch, path: str, name: str, value: Value) -> None:
+    """Take `torch._dynamo.config.disable = True` for what it says of all that is compiled."""
+    if (path, name) == ("torch._dynamo.config", "disable"):
+        torch.world.modes.eager = concrete(value) is not False
 
 
 # -- calls ------------------------------------------------------------------------------------------------------------
@@ -408,6 +448,8 @@ def _late(torch: Torch, state: ParallelState) -> tuple[int, ...]:
 
 def call_compiled(torch: Torch, state: CompiledState, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Call a compiled model or function."""
+    if torch.world.modes.eager:
+        return torch.machine.call(state.model, args, kwargs, node)
     given = (*args, *kwargs.values())
     sizes = tuple(map(_size, torch.tensors(given)))
     static = not torch.world.modes.compiles_as_usual or dict(state.asked).get("dynamic") not in (None, True)

@@ -108,6 +108,8 @@ class Modes:
         """The numbers of what compiled code was called with, as far as it decides whether it is compiled anew."""
         self.sizes: dict[object, list[SizedCode]] = {}
         """What was compiled for which sizes, by the text of the model or function; what was run last comes last."""
+        self.eager = False
+        """Whether compiled code may run as it is written: a stance was set, or compiling was switched off."""
         self.compiles_as_usual = True
         """Whether nothing was called or set that may say for which sizes torch.compile compiles."""
         self.settings = 0
@@ -136,7 +138,7 @@ class Modes:
     def in_force(self) -> tuple[object, ...]:
         """What a program sets for all that comes after: a module that does so is run each time."""
         of_all = (self.inference, self.autocast, self.device_is_set, self.precision_is_set, self.accelerated)
-        return tuple(self.grad_modes), of_all, self.donates, self.settings, self.compiles_as_usual
+        return tuple(self.grad_modes), of_all, self.donates, self.settings, self.compiles_as_usual, self.eager
 
     @property
     def grad_mode(self) -> Fact:

@@ -27,7 +27,7 @@ ODD_CALLS = (IndexError, ValueError, KeyError, TypeError, OverflowError, MemoryE
 
 Wrapping = Literal[
     "property", "cached_property", "staticmethod", "classmethod", "method", "cache", "no_grad", "enable_grad",
-    "inference_mode", "autocast", "perhaps autocast", "no autocast", "compiled",
+    "inference_mode", "autocast", "perhaps autocast", "no autocast", "compiled", "stance",
 ]  # fmt: skip
 """What a decorator makes of a function: "method" is one that `functools.partialmethod` makes."""
 
