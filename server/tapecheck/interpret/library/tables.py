@@ -298,7 +298,17 @@ def _said(index: Lib | Unknown, key: Hashable, node: ast.expr) -> str:
     """Return how it is said that an index is a key: of what picks by chance, or puts in an order, what comes first."""
     if _is_chance(index, node):
         return f"{_name_of(index)} {'picks' if isinstance(node, ast.Call) else 'begins with'} number {key!r}"
-    return f"{_written(index, node)} == {key!r}"
+    written, shown = _written(index, node), _shown(unkey(key))
+    return f"the key of {syntax.text_of(node)} was stored under before" if written == shown else f"{written} == {shown}"
+
+
+def _shown(key: Value) -> str:
+    """Return a key as a program would write it, one that is not known by the name of what it is."""
+    if isinstance(key, tuple):
+        return f"({', '.join(map(_shown, key))}{',' * (len(key) == 1)})"
+    if isinstance(key, (Lib, Unknown)):
+        return _name_of(key)
+    return repr(key) if is_constant(key) else "another key"
 
 
 def _is_chance(index: Lib | Unknown, node: ast.AST) -> bool:

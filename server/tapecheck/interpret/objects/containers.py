@@ -20,6 +20,7 @@ from tapecheck.interpret.values import (
     Native,
     Set,
     Signal,
+    Slot,
     Unknown,
     Value,
     behaviour,
@@ -86,19 +87,28 @@ def exception_signal(args: Args, node: ast.AST) -> Signal:
     return Signal(made.name if made is not None else path.rsplit(".", 1)[-1] or "Exception", value)
 
 
-def same_key(machine: Engine, owner: Dict, index: Value, node: ast.AST) -> bool:
+def same_key(machine: Engine, owner: Dict, index: Value, node: ast.AST, *, read: bool = True) -> bool:
     """Whether a key that nobody knows is one that was stored under before; the entry is found under it from then on.
 
     Asked only where a graph hangs on it: where the dict holds one from an earlier round of the loops that are running.
-    A round goes over keys that differ from one another, unless they are drawn by chance.
+    A round goes over keys that differ from one another, unless they are drawn by chance. What is stored without being
+    `read` is stored over another where the dict has one for each key.
     """
     key = hashable(index)
     if key in owner.items or not (_unsure(key) or owner.unsure_keys()) or not machine.world.position.iteration:
         return False
+    met = _read_as(machine, owner, index)
+    if met is not None:
+        # What was read under this index is what it stores over.
+        _keep_under(owner, key, met)
+        return True
     if not any(map(_unsure, owner.items)) and not owner.more and owner.factory is None:
         # One of the keys that are known: which one is tried.
         return False
     by_chance = is_drawn(index)
+    filled = not by_chance and _was_filled(owner, machine.world.position.iteration)
+    if not (read or filled):
+        return False
     for other in reversed(list(owner.items)):
         if (_unsure(key) or _unsure(other)) and _is_of_another_round(machine, owner, other, by_chance):
             break
@@ -107,21 +117,50 @@ def same_key(machine: Engine, owner: Dict, index: Value, node: ast.AST) -> bool:
     asked = machine.unknown_test(ast.In(), index, owner)
     answer = machine.known_truth(asked)
     if answer is None:
-        text = (
-            f"the key of {machine.world.position.notes.of(node, syntax.text_of)}"
-            if isinstance(node, ast.expr)
-            else "the key"
-        )
-        answer = machine.world.choices.choose(node, True, f"{text} was stored under before")
+        written = machine.world.position.notes.of(node, syntax.text_of) if isinstance(node, ast.expr) else "the dict"
+        text = f"the key of {written} was stored under before"
+        if filled:
+            held = tuple(one.node for one in carry.tensors_in(owner.items[other]) if one.node is not None)
+            machine.world.assumptions.note("condition", text, node, held)
+            answer = True
+        else:
+            answer = machine.world.choices.choose(node, True, text)
         machine.settle(asked, answer)
     if not answer:
         return False
-    entries = [(key if one == other else one, value) for one, value in owner.items.items()]
+    _keep_under(owner, key, other)
+    return True
+
+
+def _was_filled(owner: Dict, now: tuple[tuple[int, int], ...]) -> bool:
+    """Whether a dict had entries under unknown keys before a loop that is running: it has one for each, then."""
+    return any(_unsure(key) and _is_outside(owner.slots.get(key), now) for key in owner.items)
+
+
+def _is_outside(slot: Slot | None, now: tuple[tuple[int, int], ...]) -> bool:
+    """Whether something was stored before the innermost loops began: in none of their earlier rounds."""
+    then = slot.at.iteration if slot is not None else ()
+    return next((a[0] != b[0] for a, b in zip(then, now, strict=False) if a != b), len(then) < len(now))
+
+
+def _read_as(machine: Engine, owner: Dict, index: Value) -> Hashable | None:
+    """Return the unknown key that an index was said to be where the dict was read under it, None where it was not."""
+    if not isinstance(index, Unknown):
+        return None
+    for key in owner.items:
+        if _unsure(key) and machine.known_truth(machine.unknown_test(ast.Eq(), index, unkey(key))):
+            return key
+    return None
+
+
+def _keep_under(owner: Dict, key: Hashable, before: Hashable) -> None:
+    """Find an entry under another key from now on, in its place."""
+    entries = [(key if one == before else one, value) for one, value in owner.items.items()]
     owner.items.clear()
     owner.items.update(entries)
-    owner.slots[key] = owner.slots.pop(other)
+    if before in owner.slots:
+        owner.slots[key] = owner.slots.pop(before)
     owner.rewritten.add(key)
-    return True
 
 
 def _is_of_another_round(machine: Engine, owner: Dict, key: Hashable, by_chance: bool) -> bool:

@@ -1,0 +1,99 @@
+"""States of parameters that are kept under names which are not known: what is read under a name is stored over.
+
+Torch runs each program: those that detach what they keep run to their end, the others walk an earlier graph again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from types import ModuleType
+
+import pytest
+
+from tapecheck.check import check
+from tapecheck.source import from_text
+
+torch = pytest.importorskip("torch")
+
+PROGRAM = """\
+import torch
+import hidden
+from torch import nn
+
+torch.manual_seed(0)
+net = hidden.build()
+images = torch.randn(4, 2, requires_grad=True)
+optimizer = torch.optim.SGD([images], lr=0.1)
+states = {{}}
+for name, p in {named}:
+    {begin}
+for step in range(4):
+    grads = torch.autograd.grad(net(images).pow(2).mean(), list(net.parameters()), create_graph=True)
+    looked = 0
+    for (name, p), g in zip({named}, grads):
+        {keep}
+        looked = looked + {read}.pow(2).sum()
+    optimizer.zero_grad()
+    looked.backward()
+    optimizer.step()
+"""
+NAMED = {
+    "names": "net.named_parameters()",
+    "numbers": "zip(hidden.numbers(), net.parameters())",
+    "pairs": "[((n, 0), p) for n, p in net.named_parameters()]",
+}
+RIGHT = {
+    "detached in place": "states[name].detach_(); states[name] = 0.9 * states[name] + g",
+    "detached": "states[name] = 0.9 * states[name].detach() + g",
+    "detached before": "old = states[name].detach(); states[name] = 0.9 * old + g",
+    "got": "states[name] = 0.9 * states.get(name).detach() + g",
+    "taken out": "states[name] = 0.9 * states.pop(name).detach() + g",
+    "updated": "states.update({name: 0.9 * states[name].detach() + g})",
+    "data": "states[name] = 0.9 * states[name].data + g",
+    "new": "states[name] = g * 2",
+    "guarded": "if name in states: states[name] = 0.9 * states[name].detach() + g",
+}
+WRONG = {
+    "stored": "states[name] = 0.9 * states[name] + g",
+    "read before": "old = states[name]; states[name] = 0.9 * old + g",
+    "got": "states[name] = 0.9 * states.get(name) + g",
+    "added": "states[name] += g",
+}
+BEGIN = {"zeros": "states[name] = torch.zeros(p.shape)", "alike": "states[name] = torch.zeros_like(p)"}
+
+
+def runs(text: str) -> bool:
+    """Return whether a program with its hidden code runs to its end."""
+    module = ModuleType("hidden")
+    vars(module).update(
+        build=lambda: torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Tanh(), torch.nn.Linear(3, 2)),
+        numbers=lambda: iter(range(9)),
+    )
+    sys.modules["hidden"] = module
+    try:
+        exec(text, {})
+    except RuntimeError:
+        return False
+    finally:
+        del sys.modules["hidden"]
+    return True
+
+
+def told(text: str) -> set[str]:
+    found = check(from_text(text, "run.py")).findings
+    return {one.code for one in found if one.code in ("TAPE101", "TAPE102", "TAPE201")}
+
+
+@pytest.mark.parametrize("way, named, begin", [*itertools.product(RIGHT, NAMED, BEGIN)])
+def test_a_state_that_is_detached_is_the_same_state(way: str, named: str, begin: str) -> None:
+    text = PROGRAM.format(named=NAMED[named], begin=BEGIN[begin], keep=RIGHT[way], read="states[name]")
+    assert runs(text)
+    assert not told(text)
+
+
+@pytest.mark.parametrize("way, begin", [*itertools.product(WRONG, BEGIN)])
+def test_a_state_that_is_not_detached_is_walked_again(way: str, begin: str) -> None:
+    text = PROGRAM.format(named=NAMED["names"], begin=BEGIN[begin], keep=WRONG[way], read="states[name]")
+    assert not runs(text)
+    assert told(text) in ({"TAPE101"}, {"TAPE102"})
