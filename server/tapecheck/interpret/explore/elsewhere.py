@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Set
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.explore.effects import Effect, Facts, speaks_of_autograd
@@ -149,24 +149,25 @@ def of_names(names: Iterable[str], facts: Facts, present: Present, shapes: Shape
     """
     effects = 0
     for name in names if facts.called else ():
-        effects |= _of_value(present.value(name), facts, shapes, limits.DEPTH_OF_MEMBERS)
+        effects |= of_value(present.value(name), facts.attributes, shapes, limits.DEPTH_OF_MEMBERS)
     return effects
 
 
-def _of_value(value: Value, facts: Facts, shapes: Shapes, depth: int) -> int:
+def of_value(value: Value, attributes: Set[str], shapes: Shapes, depth: int) -> int:
+    """Return the effects of what one value stands for, where code asks it and what is in it for some attributes."""
     if function_of(value) is not None:
         return _of_function(value, shapes)
     called: list[Value] = []
     if (made := user_class(value)) is not None:
-        called = [cls.namespace[name] for cls in made.mro() for name in facts.attributes & cls.namespace.keys()]
+        called = [cls.namespace[name] for cls in made.mro() for name in attributes & cls.namespace.keys()]
     elif isinstance(value, Module):
-        called = [value.env.vars[name] for name in facts.attributes & value.env.vars.keys()]
+        called = [value.env.vars[name] for name in attributes & value.env.vars.keys()]
     effects = 0
     for one in called:
         effects |= _of_function(one, shapes)
     if depth and isinstance(value, (tuple, List, Dict)):
         for one in behaviour(newest(value)).children():
-            effects |= _of_value(one, facts, shapes, depth - 1)
+            effects |= of_value(one, attributes, shapes, depth - 1)
     return effects
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from tapecheck.interpret import limits
 from tapecheck.interpret.explore.definitions import Body
 from tapecheck.interpret.explore.effects import Effect, statement_facts
-from tapecheck.interpret.explore.elsewhere import of_calls, of_import, of_names
+from tapecheck.interpret.explore.elsewhere import of_calls, of_import, of_names, of_value
 from tapecheck.interpret.explore.index import NumberFlow, Told
 from tapecheck.interpret.explore.jumps import LEAVING, Jumps
 from tapecheck.interpret.explore.present import (
@@ -50,7 +50,7 @@ from tapecheck.interpret.values import (
 )
 from tapecheck.source.modules import Modules
 from tapecheck.source.nodes import id_of, of_kind
-from tapecheck.source.notes import Notes
+from tapecheck.source.notes import Notes, placeless
 from tapecheck.tape import (
     Backward,
     Bind,
@@ -215,9 +215,11 @@ class Watcher:
             facts = replace(facts, attributes=facts.attributes - methods.keys())
             if shapes.index.calls.reach(facts)[0] & Effect.START:
                 return True
-        receivers = _receivers(node)
+        if not facts.called:
+            return False
+        receivers = module.notes.of(node, _receivers)
         return any(
-            of_names((name,), replace(facts, attributes=receivers.get(name, facts.attributes)), present, here) & _START
+            of_value(present.value(name), receivers.get(name, facts.attributes), here, limits.DEPTH_OF_MEMBERS) & _START
             for name in facts.loaded
         )
 
@@ -683,6 +685,7 @@ class _Open:
             watched.stake = Stake.VERDICT
 
 
+@placeless
 def _receivers(node: ast.AST) -> dict[str, set[str]]:
     """Return the names that code does nothing with but ask for attributes, each with these."""
     asked: dict[str, set[str]] = {}
