@@ -57,6 +57,7 @@ class Given:
     def __init__(self, settled: dict[int, Unknown]) -> None:
         self.settled = settled
         self.tokens: list[object] = []
+        """A number, text or flag is two: its class and itself."""
         self.names: list[str] = []
         """What tensors and unknowns are called, the places in a list left out."""
         self.answered: list[int] = []
@@ -80,7 +81,7 @@ class Given:
         kind = type(value)
         tokens = self.tokens
         if kind in INERT:
-            tokens.append((kind, value))
+            tokens += (kind, value)
             return
         number = self.known.get(id(value))
         if number is not None:
@@ -327,7 +328,7 @@ class Given:
             kind = type(item)
             # Most attributes are numbers and flags: this is asked of every module of a model at every call.
             if kind in INERT:
-                tokens.append((kind, item))
+                tokens += (kind, item)
             else:
                 self.add(item)
 

@@ -327,6 +327,7 @@ class _Watch:
             return None
         if not given.holds_the_same(after):
             return None
+        given.tokens.clear()
         provisional = [
             event.id for event in events if type(event) is Node and event.id in world.writer.ledger.provisional
         ]
@@ -613,6 +614,8 @@ class _Again:
         for decision in summary.decisions:
             world.choices.repeat(decision)
         first = self.begun.ids + 1
+        # This is kept for as long as the way is run, and nobody asks again what the call is like.
+        self.given.tokens.clear()
         self.machine.library.written_again(first, world.writer.last_id, self.begun.ids - begun.ids, self)
         return summary.result(self)
 
