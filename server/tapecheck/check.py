@@ -334,10 +334,21 @@ class _Judges:
     def told_by(self, tapes: Sequence[Tape], further: Tape | None) -> frozenset[object]:
         """Return what tells the findings over tapes, with a further one that nobody keeps, from others."""
         every = [*tapes, further] if further is not None else list(tapes)
-        found = judge(
-            every, select=self.codes, read=lambda tape: Reading(tape) if tape is further else self._read(tape)
-        )
+        found = self.findings(every, self.codes)
+        if further is not None:
+            self._forget(further)
         return frozenset((one.key, one.certain) for one in found)
+
+    def close(self) -> None:
+        """Let go of all that was read."""
+        for reading in list(self._readings.values()):
+            self._forget(reading.tape)
+
+    def _forget(self, tape: Tape) -> None:
+        # Answers refer to the reading that remembers them: with these it would stay until the collector comes by.
+        reading = self._readings.pop(id(tape), None)
+        if reading is not None:
+            reading.answers.clear()
 
     def _read(self, tape: Tape) -> Reading:
         # The reading keeps its tape, whose id stays its own. What is asked about is judged again with the others.
@@ -404,6 +415,7 @@ def check(
                 verdicts.put(asked, [tape for group in groups for tape in group.tapes], known)
             # Whoever shows a finding may give it another severity, or the evidence of a run.
             findings += [copy.copy(finding) for finding in known]
+        judges.close()
     narrowed = selected.select is not None or bool(selected.ignore or selected.per_file_ignores)
     return _report(source, interpretation, _each_once(findings), narrowed, project)
 

@@ -6,7 +6,7 @@ turn one undecided condition round at a time, until nothing new comes up or the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Set
 from dataclasses import dataclass, field, replace
 
 from tapecheck.interpret import limits
@@ -239,14 +239,20 @@ class Exploration:
         """Whether work is left for a way that answers a condition otherwise."""
         return self.budget.left > 0 and self.further > 0
 
-    def probe(self, way: Way) -> World:
-        """Run a way that answers many conditions otherwise: the rules do not read its tape as that of a run."""
+    def probe(self, way: Way) -> tuple[Tape, Set[Place]]:
+        """Run a way that answers many conditions otherwise: the rules do not read its tape as that of a run.
+
+        Returns the tape, and the conditions that it came to.
+        """
         run = self._run_way(way)
         self.found.runs += 1
         self.found.exhausted = self.found.exhausted or run.cut_short
         self._note_calls(run)
-        run.world.writer.tape.ledger = run.world.writer.ledger
-        return run.world
+        writer = run.world.writer
+        tape = writer.tape
+        tape.ledger = writer.ledger
+        writer.part()
+        return tape, run.world.choices.asked.keys()
 
     def _goes_on(self) -> bool:
         """Whether there is a way to try, and work left for it."""
@@ -283,6 +289,7 @@ class Exploration:
             self.queue.add_or_defer(one, watched, at_once=one.turned in way.policy.patterns)
         if self.wanted.log is not None:
             self.wanted.log.append(self._explored(run, kept))
+        world.writer.part()
 
     def _run_way(self, way: Way) -> Run:
         """Run one way with the work that it may take, and charge it."""

@@ -9,22 +9,22 @@ conditions, whose ways are run as any other. Where the work ends before that, th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.explore.wanted import Wanted
 from tapecheck.interpret.explore.ways import Way
-from tapecheck.interpret.state import Place, Policy, World
+from tapecheck.interpret.state import Place, Policy
 from tapecheck.tape import Tape
 
 
 class Runner(Protocol):
     """What runs ways from a start."""
 
-    def probe(self, way: Way) -> World:
-        """Run a way whose tape the rules do not read."""
+    def probe(self, way: Way) -> tuple[Tape, Set[Place]]:
+        """Run a way whose tape the rules do not read; return that, and the conditions that it came to."""
 
     def try_way(self, way: Way) -> None:
         """Run a way, and keep its tape where that says something new."""
@@ -72,8 +72,8 @@ class Probes:
 
     def _try(self, group: _Group) -> None:
         """Run one way for a group, and note the groups to go on with, the most telling first."""
-        world = self.runner.probe(_together(group.ways, self.by_default))
-        met = [way for way in group.ways if world.choices.asked.keys() >= way.policy.patterns.keys()]
+        tape, asked = self.runner.probe(_together(group.ways, self.by_default))
+        met = [way for way in group.ways if asked >= way.policy.patterns.keys()]
         rest = [way for way in group.ways if way not in met]
         if not met:
             # One answer leads past all others.
@@ -81,7 +81,7 @@ class Probes:
             return
         if rest:
             self._groups.appendleft(_Group(rest, group.against))
-        tape, against = world.writer.tape, group.against
+        against = group.against
         # An exception may hide what the rest of the program would show.
         if tape.complete:
             if not self.wanted.changed_by(self.tapes, tape):

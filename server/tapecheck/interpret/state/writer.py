@@ -33,6 +33,12 @@ class TapeWriter:
     def end(self, how: Ending, detail: str = "") -> None:
         self.emit(End(how, detail))
 
+    def part(self) -> None:
+        """Let go of the tape: what is left of a path refers to itself in circles, and would hold all that it wrote
+        until the collector comes by.
+        """
+        self.tape, self.ledger = Tape("interpret"), Ledger()
+
     @property
     def has_nodes(self) -> bool:
         """Whether any graph was built so far."""
