@@ -216,6 +216,9 @@ class Exploration:
         """Return the ways that are left where they are more than the work suffices for one by one."""
         if not self.wanted.compares or not self.found.runs:
             return []
+        if self.queue.most * self._first_work <= self.further:
+            # The rules need not be asked which of them are wanted.
+            return []
         left = self.queue.left(self.turns.dull | self.turns.done | self.turns.begun)
         return left if len(left) > 1 and len(left) * self._first_work > self.further else []
 

@@ -59,6 +59,11 @@ class Queue:
         asks = self.wanted
         return {way.turned for way, why in self._deferred if way.turned and (asks.lacking or asks.turns(why))}
 
+    @property
+    def most(self) -> int:
+        """How many ways may still be run, whatever is wanted of those that are put off."""
+        return len(self._waiting) + len(self._deferred)
+
     def left(self, settled: Collection[Place]) -> list[Way]:
         """Return the ways that are still to be run, one for each condition that is not settled."""
         asks = self.wanted

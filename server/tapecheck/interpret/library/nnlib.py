@@ -810,6 +810,8 @@ def _gather_parameters(owner: Value, prefix: str, seen: set[int], found: list[tu
     elif isinstance(owner, Instance):
         registered = owner.layer.parameters if owner.layer is not None else ()
         for name, value in owner.attrs.items():
+            if type(value) in INERT:
+                continue
             if isinstance(value, Tensor):
                 if (value.parameter or name in registered) and id(value) not in seen:
                     seen.add(id(value))

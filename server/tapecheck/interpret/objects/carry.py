@@ -136,7 +136,7 @@ class _Scan:
             changing = env.parent is not None or id(env) in self.running
             for name in list(names) if changing else _watched(env):
                 value = names[name]
-                if not _carries_nothing(value, before):
+                if type(value) not in INERT and not _carries_nothing(value, before):
                     self.entry(value, name, env, name)
             env = env.parent
 
