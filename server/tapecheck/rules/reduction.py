@@ -115,6 +115,8 @@ class _Reducer:
     late: set[int] = field(default_factory=set)
     """The parameters to which the backward that runs adds after it has averaged."""
     calls: list[WrapperCall] = field(default_factory=list)
+    ways: dict[int, set[int]] = field(default_factory=dict)
+    """By which nodes a backward came to parameters of which nobody knows how many they are, since the last forward."""
 
 
 class Reductions:
@@ -212,6 +214,7 @@ class Reductions:
             self._over = True
         reducer.waits = True if call.reduces == "yes" else None
         reducer.walked = False
+        reducer.ways.clear()
         reducer.ready.clear()
         reducer.maybe.clear()
         if reducer.wrapper.unused != "no":
@@ -256,7 +259,9 @@ class Reductions:
                 if self._refuses_another(reducer, run):
                     self._over = True
                     return
-                self._stays_local(reducer, run, reached)
+                fresh = self._on_other_ways(reducer, run, reached)
+                self._stays_local(reducer, run, reached - fresh)
+                self._forget(fresh)
             elif self._again(reducer, run, reached, reached & certain) or self._refuses(reducer, run, reached):
                 return
             else:
@@ -271,6 +276,18 @@ class Reductions:
         local = _Local(reducer.wrapper, run, self._cause(reducer, run), reducer.last)
         for leaf in reached.intersection(run.surely):
             self._local.setdefault(leaf, []).append(local)
+
+    def _on_other_ways(self, reducer: _Reducer, run: Run, reached: frozenset[int]) -> frozenset[int]:
+        """Return the leaves that stand for many parameters of which a backward may come to others than before."""
+        return frozenset(
+            leaf for leaf in reached & reducer.ways.keys()
+            if not _ways_to(self.reading, leaf, run.executed.keys()) <= reducer.ways[leaf]
+        )  # fmt: skip
+
+    def _forget(self, leaves: Iterable[int]) -> None:
+        """Note that gradients may have been averaged."""
+        for leaf in leaves:
+            self._local.pop(leaf, None)
 
     def _walk_shards(self, run: Run) -> None:
         """Note which sharded parameters a backward leaves with gradients that were not reduced."""
@@ -313,7 +330,7 @@ class Reductions:
 
     def _ready_already(self, reducer: _Reducer, run: Run, checkpoints: list[Node], certain: frozenset[int]) -> Set[int]:
         """Return the parameters whose gradients are ready when a backward comes to them; note those it is late for."""
-        twice = certain & reducer.ready
+        twice = (certain & reducer.ready) - self._on_other_ways(reducer, run, certain)
         if twice or not checkpoints:
             return twice
         order = self._order(reducer, run, checkpoints, certain)
@@ -340,8 +357,10 @@ class Reductions:
         return True
 
     def _reduce(self, reducer: _Reducer, run: Run, reached: frozenset[int], certain: set[int]) -> None:
+        self._forget(reached)
         for leaf in reached:
-            self._local.pop(leaf, None)
+            if self.reading.ledger.leaves[leaf].many:
+                reducer.ways.setdefault(leaf, set()).update(_ways_to(self.reading, leaf, set(run.surely)))
         if self._opaque(run):
             reducer.maybe |= reducer.leaves
         reducer.ready |= reached & certain
@@ -424,6 +443,27 @@ def joined(reading: Reading) -> tuple[WrapperCall, ...]:
     looking = {number for number, wrapper in wrappers.items() if not wrapper.unused == wrapper.static == "no"}
     calls = (event for _, event in reading.wrappers if isinstance(event, WrapperCall))
     return tuple(call for call in calls if call.wrapper in looking and len(call.outputs) > 1)
+
+
+def _ways_to(reading: Reading, leaf: int, walked: Set[int]) -> set[int]:
+    """Return the results of hidden code by which a backward comes to its parameters: each part of what a call gives may
+    lead to others of them.
+    """
+    nodes = reading.ledger.nodes
+    used: dict[int, list[int]] = {}
+    for number in walked & nodes.keys():
+        for source in nodes[number].inputs:
+            used.setdefault(source, []).append(number)
+    ahead, found = used.get(leaf, []), set[int]()
+    while ahead:
+        number = ahead.pop()
+        parts = [
+            one for one in used.get(number, ()) if nodes[one].op == nodes[number].op and nodes[one].inputs == (number,)
+        ]
+        ahead += parts
+        if len(parts) < len(used.get(number, ())) or not parts:
+            found.add(number)
+    return found
 
 
 def _asked_of(run: Run, leaves: frozenset[int]) -> frozenset[int]:

@@ -34,6 +34,7 @@ from tapecheck.interpret.values import (
     concrete,
     function_of,
     is_buffer,
+    is_constant,
     is_function,
     is_module,
     is_number,
@@ -90,11 +91,14 @@ def fact_of(value: Value) -> Fact:
 
 
 def parallel(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    """`DistributedDataParallel(model, ...)`: a module around the model; one that is not known is left as it is."""
+    """`DistributedDataParallel(model, ...)`: a module around the model."""
     given = {**dict(zip(_DDP_OPTIONS, args)), **kwargs}
     model = given.get("module", Unknown("model"))
     unused, static = (fact_of(given.get(name, False)) for name in ("find_unused_parameters", "static_graph"))
-    if not is_module(model):
+    if isinstance(model, Unknown) and model.node is None and not is_constant(model):
+        # It refuses what is no module, or has no parameter to train.
+        torch.opaque_parameters(model, node)
+    elif not is_module(model):
         return model
     owner = averaged(torch, model, node, unused, static)
     if torch.facts.general.get("parallel_forward_changes_buffers", False):
@@ -103,14 +107,16 @@ def parallel(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def averaged(
-    torch: Torch, model: Instance, node: ast.AST, unused: Fact, static: Fact, several: Fact = "yes"
+    torch: Torch, model: Instance | Unknown, node: ast.AST, unused: Fact, static: Fact, several: Fact = "yes"
 ) -> Instance:
     """Return a module around a model whose gradients are averaged between processes, if there are `several`."""
     every = [tensor for _, tensor in torch.nn.named_parameters(model)]
+    if isinstance(model, Unknown):
+        every += torch.nn.replaced_parameters(model)
     parameters = [tensor for tensor in every if tensor.graph != "no"]
     leaves = tuple(tensor.node for tensor in parameters if tensor.node is not None)
     torch.world.modes.averaged.update((each.storage.id, each.node) for each in parameters if each.node is not None)
-    open_ended = torch.nn.open_ended(model)
+    open_ended = isinstance(model, Unknown) or torch.nn.open_ended(model)
     world = torch.world
     world.modes.wrappers += 1
     state = ParallelState(world.modes.wrappers, model, (unused, static, several), complete=not open_ended)
@@ -146,7 +152,7 @@ def unwrapped(value: Value) -> Value:
 
 def copy_of(torch: Torch, state: object, model: Value, node: ast.AST) -> object:
     """Return what a deep copy of a wrapped model keeps, which wraps the copy of the model."""
-    if isinstance(state, ParallelState) and isinstance(model, Instance):
+    if isinstance(state, ParallelState) and isinstance(model, (Instance, Unknown)):
         made = kept(averaged(torch, model, node, *state.options), ParallelState)
         made.reduces, made.broadcasts, made.synced = state.reduces, state.broadcasts, state.synced
         made.redirected = None if state.redirected is None else set(state.redirected)
@@ -154,10 +160,13 @@ def copy_of(torch: Torch, state: object, model: Value, node: ast.AST) -> object:
     return replace(state, model=model, bare={}) if isinstance(state, CompiledState) else state
 
 
-def _around(model: Instance, name: str, path: str) -> Instance:
+def _around(model: Instance | Unknown, name: str, path: str) -> Instance:
     """Return a module that holds another one under a name."""
     owner = Instance(None, path, module=True)
-    owner.attrs["training"] = model.attrs.get("training", True)
+    if isinstance(model, Instance):
+        owner.attrs["training"] = model.attrs.get("training", True)
+    else:
+        layer_of(owner).more = True
     owner.attrs[name] = model
     return owner
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tapecheck.rules.certainty import rest_on
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.gradient_not_reduced.facts import GradientNotReducedFacts
 from tapecheck.rules.reading import Reading
@@ -11,7 +12,7 @@ from tapecheck.rules.reduction import Cause, Unreduced, reductions_of, wrapped_h
 from tapecheck.rules.reentrant import checkpoints_walked
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import MAX_LABELS, called_from, headline, in_full
-from tapecheck.tape import Span
+from tapecheck.tape import Assumption, Span
 
 _CAUSES: dict[Cause, str] = {
     "bypass": "the forward bypasses the wrapper",
@@ -51,10 +52,16 @@ class GradientNotReduced(Rule):
         findings: dict[Span, Finding] = {}
         for reading, each in found:
             span = each.local.run.at.span
-            certain = each.local.wrapper.several == "yes" and all(
-                id(other) in shown[span] for other in readings if other.walks_at(span)
+            hidden = _hidden(reading, each)
+            certain = (
+                hidden is None
+                and each.local.wrapper.several == "yes"
+                and all(id(other) in shown[span] for other in readings if other.walks_at(span))
             )
-            findings.setdefault(span, self._finding(reading, each, certain))
+            if span not in findings:
+                findings[span] = self._finding(reading, each, certain)
+                if hidden is not None:
+                    rest_on(findings[span], hidden)
         return list(findings.values())
 
     def only_last(self, finding: Finding, reading: Reading) -> set[int]:
@@ -93,6 +100,15 @@ class GradientNotReduced(Rule):
             ),
             notes=notes,
         )  # fmt: skip
+
+
+def _hidden(reading: Reading, each: Unreduced) -> Assumption | None:
+    """Return what is taken for granted where hidden code has made all the parameters that are not averaged."""
+    leaves = [reading.ledger.leaves[leaf] for leaf in each.leaves]
+    if not all(leaf.many and not leaf.made for leaf in leaves):
+        return None
+    text = "the wrapped model is a module whose parameters nothing else averages"
+    return Assumption("module", each.local.wrapper.at.span, text)
 
 
 def _bypassing(reading: Reading, each: Unreduced) -> Span | None:
