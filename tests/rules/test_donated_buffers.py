@@ -421,6 +421,10 @@ SIZES = {
     "a longer leaf": "torch.randn(6, 4, requires_grad=True)",
     "expanded": "torch.randn(1, 4).expand(4, 4)",
     "what a view is of": "viewed",
+    "columns but the first": "torch.randn(4, 5)[:, 1:]",
+    "columns but the last, of rows": "torch.randn(8, 5)[2:6, :-1]",
+    "solved": "torch.linalg.solve(torch.eye(4), torch.randn(4, 4))",
+    "a copy of what lies across": "torch.randn(4, 4).t().clone()",
 }
 BEFORE = {
     "called": "out()\n",
@@ -457,6 +461,104 @@ def test_inputs_of_several_sizes_have_a_backward_of_any_size() -> None:
     # One that is expanded may be laid out as any other, and what each size has of its own is not known of views.
     assert [one for one in guessed if one[0] != "expanded"] == []
     assert [one for one in missed if not one[2]] == []
+
+
+def _sequences() -> Iterator[list[str]]:
+    chance = random.Random(7)
+    for _ in range(36):
+        kinds = chance.sample([*SIZES, "a view that needs a gradient", "pooled", "the first columns"], 3)
+        yield [kinds[0], *chance.choices(kinds, k=chance.randint(1, 3))]
+
+
+def test_layouts_in_any_order() -> None:
+    """What is for certain raises, whatever was called before: code for several layouts tells views apart."""
+    pytest.importorskip("torch")
+    more = {
+        "a view that needs a gradient": "(torch.randn(16, requires_grad=True) * 2).view(4, 4)",
+        "pooled": "F.avg_pool1d(torch.randn(4, 4, requires_grad=True) * 2, 3, 1, 1)",
+        "the first columns": "torch.randn(4, 7)[:, :4]",
+    }
+    wrong, missed, guessed, refused = [], [], [], 0
+    with Truth() as asked:
+        for kinds in _sequences():
+            text = HEAD.replace("{forward}", FORWARDS["a nonlinearity between"])
+            text += "viewed = torch.randn(4, 4)\nrow = viewed[None]\n"
+            made = [(SIZES | more)[kind] for kind in kinds]
+            text += "".join(f"model({each}).sum().backward()\n" for each in made[:-1])
+            text += f"loss = model({made[-1]}).sum()\nloss.backward(retain_graph=True)\n"
+            outcome = asked.run(text)
+            found = [one for one in check(from_text(text, NAME)).findings if one.code == "TAPE611"]
+            refused += outcome.kind == "donated"
+            if outcome.kind is None and any(one.certain for one in found):
+                wrong.append(kinds)
+            if outcome.kind is None and found:
+                guessed.append(kinds)
+            if outcome.kind == "donated" and not found:
+                missed.append(kinds)
+    assert wrong == []
+    assert refused > 12
+    assert len(guessed) < 6, guessed
+    assert len(missed) < refused / 4, missed
+
+
+OTHERS = {
+    "another model of the class": "Net()",
+    "a class that has its forward": "Heir()",
+    "layers of torch.nn": "nn.Sequential(nn.Linear(4, 5), nn.Sigmoid(), nn.Linear(5, 4))",
+    "another class": "Other()",
+}
+
+
+@pytest.mark.parametrize("first", OTHERS)
+@pytest.mark.parametrize("second", OTHERS)
+def test_sizes_are_those_of_all_models_with_one_forward(first: str, second: str) -> None:
+    pytest.importorskip("torch")
+    text = HEAD.replace("{forward}", FORWARDS["a nonlinearity between"])
+    text += (
+        "class Heir(Net): pass\nclass Other(Net):\n    def forward(self, x):\n        return self.b(self.a(x).tanh())\n"
+    )
+    text += f"one, other = (torch.compile(each, backend='aot_eager') for each in ({OTHERS[first]}, {OTHERS[second]}))\n"
+    text += "one(torch.randn(8, 4)).sum().backward()\nother(torch.randn(16, 4)).sum().backward(retain_graph=True)\n"
+    with Truth() as asked:
+        outcome = asked.run(text)
+    found = [one for one in check(from_text(text, NAME)).findings if one.code == "TAPE611"]
+    assert len(found) == (outcome.kind == "donated")
+    assert not any(one.certain for one in found)
+
+
+def test_a_list_that_no_forward_reads_leaves_the_code_as_it_is() -> None:
+    pytest.importorskip("torch")
+    for read in ("pass", "self.seen", "len(self.seen)", "helper(self)", "self.other()"):
+        forward = f"{read}\n        return self.b(self.a(x).relu())"
+        text = HEAD.replace("{forward}", forward)
+        text = text.replace("    def forward", "    def other(self):\n        return len(self.seen)\n\n    def forward")
+        text = text.replace("class Net", "def helper(net):\n    return len(net.seen)\n\n\nclass Net")
+        text = text.replace("self.b = nn", "self.seen = []\n        self.b = nn", 1)
+        text += "for step in range(2):\n    out().backward(retain_graph=step > 0)\n    net.seen.append(step)\n"
+        with Truth() as asked:
+            outcome = asked.run(text)
+        assert _certain(text) in (None, outcome.line), read
+
+
+SLICED = """\
+data = torch.randn({rows}, 4)
+for x in ({parts}):
+    loss = model(x).pow(2).sum()
+    torch.autograd.grad(loss, list(net.parameters()), retain_graph=True, allow_unused=True)
+    loss.backward()
+"""
+
+
+def test_a_loop_over_parts_comes_to_the_one_of_another_size() -> None:
+    pytest.importorskip("torch")
+    for rows, bounds in ((20, (0, 8, 16, 20)), (24, (0, 8, 16, 24)), (26, (0, 8, 16, 24, 26)), (9, (0, 4, 9))):
+        parts = ", ".join(f"data[{start}:{stop}]" for start, stop in zip(bounds, bounds[1:]))
+        text = HEAD.replace("{forward}", FORWARDS["a nonlinearity between"])
+        text += SLICED.format(rows=rows, parts=parts)
+        with Truth() as asked:
+            outcome = asked.run(text)
+        found = [one.span.line for one in check(from_text(text, NAME)).findings if one.code == "TAPE611"]
+        assert found == ([] if outcome.line is None else [outcome.line]), bounds
 
 
 KEEPS_MORE = {

@@ -93,6 +93,11 @@ _ACROSS = frozenset(("t", "transpose", "T", "mT", "H", "mH", "adjoint", "swapaxe
 """Views whose elements no longer lie in order; a second one lays them in order again."""
 _OUT_OF_ORDER = frozenset(("permute", "movedim", "moveaxis", "unfold"))
 """Views whose elements may lie in any order."""
+_BY_COLUMNS = frozenset((
+    "inverse", "linalg.inv", "linalg.solve", "linalg.cholesky", "cholesky", "cholesky_inverse", "cholesky_solve",
+    "linalg.solve_triangular", "linalg.lu_solve", "lu_solve", "linalg.householder_product",
+))  # fmt: skip
+"""What LAPACK computes, which lays a matrix column by column."""
 _COPIES_ACROSS = frozenset(("contiguous", "reshape", "flatten", "ravel"))
 _LOWERED = frozenset((
     "nn.functional.linear", "linear", "matmul", "__rmatmul__", "mm", "bmm", "mv", "addmm", "addmv", "addr", "addbmm",
@@ -226,6 +231,8 @@ def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Valu
     if result is target:
         return result
     assert isinstance(result, Tensor)
+    if fact.name in _BY_COLUMNS or (fact.name == "clone" and lies_across(bound.get("self", bound.get("input")))):
+        result.note(Mark.LIES_ACROSS)
     return _outputs(torch, call.fact, result, bound, node)
 
 
@@ -1013,6 +1020,8 @@ def get_item(torch: Torch, owner: Tensor, index: Value, node: ast.AST) -> Value:
     if name == "getitem" and isinstance(result, Tensor) and result.storage is owner.storage:
         if any(map(_may_be_an_array, listed(index))):
             result.note(Mark.PERHAPS_A_COPY)
+    if _lays_apart(index) and isinstance(result, Tensor) and result.storage is owner.storage:
+        result.note(Mark.LIES_APART)
     length = _length_of_part(owner.length, concrete(first_part(index)))
     if length is not None and isinstance(result, Tensor):
         result.length = length
@@ -1064,6 +1073,21 @@ def _may_lie_otherwise(index: Value) -> bool:
     start, stop = concrete(first.start), concrete(first.stop)
     start = 0 if start is None else start
     return not (isinstance(start, int) and isinstance(stop, int) and stop - start > 1 and (start < 0) == (stop < 0))
+
+
+def _lays_apart(index: Value) -> bool:
+    """Whether an index certainly leaves out elements of each row, of which it takes several."""
+    parts = listed(index)
+    whole = next((number for number, part in enumerate(parts) if not _takes_all(part)), len(parts))
+    return 0 < whole < len(parts) and _leaves_out(parts[whole])
+
+
+def _leaves_out(part: Value) -> bool:
+    """Whether a slice certainly leaves out an element at an end: `1:`, `:-1`."""
+    if not isinstance(part, slice) or part.step is not None:
+        return False
+    start, stop = concrete(part.start), concrete(part.stop)
+    return (isinstance(start, int) and start > 0) or (isinstance(stop, int) and stop < 0)
 
 
 def _takes_all(part: Value) -> bool:

@@ -145,9 +145,8 @@ class CompiledState:
     `broken` says that a call of it did something that torch.compile may leave the graph for, `replayed` that its calls
     are captured in CUDA graphs where there is a GPU. `bare` are the modules in it that had no hooks when it was
     compiled, by their identity and the grad mode; `own` those that a `functional_call` in it gave their own parameters.
-    `sizes` are those that it was compiled for; `resized` says that its last call runs code that is for any of them,
-    `sized` what that was given where each has code of its own. `cached` says that the compiled code may be on the disk.
-    `asked` are the options.
+    `resized` says that its last call runs code that is for inputs of any size, `sized` what that was given where each
+    has code of its own. `cached` says that the compiled code may be on the disk. `asked` are the options.
     """
 
     model: Value
@@ -157,7 +156,6 @@ class CompiledState:
     replayed: bool = False
     bare: dict[tuple[int, Fact], Instance] = field(default_factory=dict)
     own: dict[int, Instance] = field(default_factory=dict)
-    sizes: set[Sizes] = field(default_factory=set)
     resized: bool = False
     sized: Sizes = ()
     cached: bool = False

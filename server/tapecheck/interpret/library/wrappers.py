@@ -7,18 +7,21 @@ backward is known to be one that DDP waits for, or to walk a graph that was comp
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
 from tapecheck.interpret.library import donation, operations, replays
 from tapecheck.interpret.library.contract import Modules, Torch
 from tapecheck.interpret.library.states import CompiledState, OptimizerState, ParallelState, kept, state_of
-from tapecheck.interpret.state import SizedCode, Sizes, World
+from tapecheck.interpret.objects import syntax
+from tapecheck.interpret.state import Order, SizedCode, Sizes, World
 from tapecheck.interpret.values import (
     Args,
+    Bound,
     Context,
     Dict,
+    Function,
     Instance,
     Interpreter,
     Kwargs,
@@ -470,9 +473,10 @@ def call_compiled(torch: Torch, state: CompiledState, args: Args, kwargs: Kwargs
     return results[0]
 
 
-def _size(value: Tensor | Unknown) -> tuple[int | None, bool]:
-    """Return what is known of the length of a tensor, and whether its elements lie in another order than most."""
-    return value.length if type(value.length) is int else None, marked(value, Mark.LIES_ACROSS)
+def _size(value: Tensor | Unknown) -> tuple[int | None, Order]:
+    """Return what is known of the length of a tensor, and how its elements lie."""
+    order: Order = "apart" if marked(value, Mark.LIES_APART) else "across" if operations.lies_across(value) else ""
+    return value.length if type(value.length) is int else None, order
 
 
 def _runs_any_size(torch: Torch, state: CompiledState, sizes: Sizes, given: Sequence[Value], node: ast.AST) -> bool:
@@ -497,7 +501,8 @@ def _runs_any_size(torch: Torch, state: CompiledState, sizes: Sizes, given: Sequ
                 codes.remove(one)
                 codes.append(one)
                 return True
-    seen = state.sizes
+    # What sizes there were is remembered for the code, whatever it was compiled with.
+    seen = modes.given.setdefault(_forward_of(torch, state.model), set())
     any_size = not _specialised(sizes) and any(_differ(sizes, before) for before in seen)
     seen.add(sizes)
     key = (key or _guards(torch, state, given, node)) if any_size else None
@@ -523,8 +528,8 @@ def _may_be(now: Sizes, before: Sizes) -> bool:
 def _differ(now: Sizes, before: Sizes) -> bool:
     """Whether a call was given tensors of another size or layout than one before."""
     return any(
-        across != was_across or (None not in (length, was) and length != was)
-        for (length, across), (was, was_across) in zip(now, before)
+        order != was_order or (None not in (length, was) and length != was)
+        for (length, order), (was, was_order) in zip(now, before)
     )
 
 
@@ -570,17 +575,40 @@ def _guards(torch: Torch, state: CompiledState, given: Sequence[Value], node: as
     """
     modes = torch.world.modes
     inside = torch.nn.modules(state.model) if isinstance(state.model, Instance) else ()
+    code = _forward_of(torch, state.model)
+    if any(operations.laid_otherwise(torch, one) for one in torch.tensors((*given,))):
+        modes.mixed.add(code)
     kept = tuple(
         (name, _guard(torch, value, node, whole=True)) for _, module in inside for name, value in module.attrs.items()
         if isinstance(value, (Tensor, Unknown)) or is_number(value) or (name == "training" and _asks(module))
     )  # fmt: skip
-    # How much a list or dict of a module holds is looked at as well.
-    held = tuple(
+    # How much a list or dict of a module holds is looked at where the forward comes to it.
+    lists = tuple(
         (name, len(value.items)) for _, module in inside for name, value in module.attrs.items()
         if isinstance(value, (List, Dict, Set))
     )  # fmt: skip
+    held = tuple(one for one in lists if _may_read(inside, one[0])) if lists else ()
     made = tuple(_made_with(torch.world, module) for _, module in inside)
-    return modes.settings, kept, held, made, tuple(_guard(torch, value, node) for value in given)
+    mixed = code in modes.mixed
+    return modes.settings, kept, held, made, tuple(_guard(torch, value, node, mixed=mixed) for value in given)
+
+
+def _may_read(inside: Iterable[tuple[str, Instance]], name: str) -> bool:
+    """Whether the forward of a module, or of one in it, may come to an attribute of that name."""
+    for cls in {cls for _, one in inside if one.cls is not None for cls in one.cls.mro()}:
+        read = cls.module.notes.of(cls.node, syntax.attributes_in_methods)
+        if read is None or name in read:
+            return True
+    return False
+
+
+def _forward_of(torch: Torch, model: Value) -> object:
+    """Return the text that torch.compile compiles of a model or function: all modules of torch.nn share one."""
+    function = function_of(model)
+    if function is None and isinstance(model, Instance):
+        method = model.attrs.get("forward") or torch.machine.find_method(model, "forward")
+        function = method.function if isinstance(method, Bound) and isinstance(method.function, Function) else None
+    return function.node if function is not None else "torch.nn" if is_module(model) else id(model)
 
 
 def _made_with(world: World, module: Instance) -> object:
@@ -610,8 +638,10 @@ def _asks(module: Instance) -> bool:
     return fact is not None and fact.train != fact.eval
 
 
-def _guard(torch: Torch, value: Value, node: ast.AST, *, whole: bool = False) -> object:
-    """Return what code is compiled for where it is given a value; `whole` where that is so of whole numbers as well."""
+def _guard(torch: Torch, value: Value, node: ast.AST, *, whole: bool = False, mixed: bool = False) -> object:
+    """Return what code is compiled for where it is given a value; `whole` where that is so of whole numbers as well,
+    `mixed` where code for several layouts may be run: that of a view is for what the view is of.
+    """
     constant = concrete(value)
     if constant is None or isinstance(constant, (bool, str, float)) or (whole and isinstance(constant, int)):
         return type(constant), constant
@@ -622,7 +652,7 @@ def _guard(torch: Torch, value: Value, node: ast.AST, *, whole: bool = False) ->
         alike = value.dtype == "float" and not modes.unlike and not operations.laid_otherwise(torch, value)
         if whole:
             return Tensor, value.precision() or ("float" if alike else None)
-        if alike:
+        if alike and not mixed:
             return Tensor, value.parameter, value.length in (0, 1)
     if isinstance(value, Instance) or whole:
         return value

@@ -56,6 +56,23 @@ def positional_names(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) 
 
 
 @placeless
+def attributes_in_methods(node: ast.ClassDef) -> frozenset[str] | None:
+    """Return the names of the attributes in the methods of a class but its `__init__`; None where they hand on the
+    object as a whole, so that others may read any.
+    """
+    found: set[str] = set()
+    for method in of_kind(node, ast.FunctionDef):
+        if method.name == "__init__":
+            continue
+        own = {one.arg for one in (*method.args.posonlyargs, *method.args.args)[:1]}
+        owners = [part.value for part in ast.walk(method) if isinstance(part, ast.Attribute)]
+        if any(isinstance(part, ast.Name) and part.id in own and part not in owners for part in ast.walk(method)):
+            return None
+        found.update(part.attr for part in ast.walk(method) if isinstance(part, ast.Attribute))
+    return None if "__dict__" in found else frozenset(found)
+
+
+@placeless
 def follows_texts(loop: ast.AST) -> bool:
     """Whether conditions in the body of a loop ask which text its element is, or has: each is an instruction."""
     if not isinstance(loop, (ast.For, ast.AsyncFor)):

@@ -22,6 +22,7 @@ from tapecheck.interpret.values import (
     Range,
     Run,
     Stream,
+    Tensor,
     Unknown,
     Value,
     WayOut,
@@ -356,7 +357,10 @@ def _next(loop: _Loop, stream: Stream, index: int, element: Value) -> int | None
     if loop.led != loop.leads(element) and (length is not None or stream.sequential):
         # What it does to the graph that an element leads to, as to freeze a leaf, it does to each of them.
         return index
-    return _next_kept(loop, stream, index, length, element) if stream.held and length is not None else None
+    if not stream.held or length is None:
+        return None
+    kept = _next_kept(loop, stream, index, length, element)
+    return _next_sized(loop, stream, index, length, element) if kept is None else kept
 
 
 def _next_settled(loop: _Loop, stream: Stream, index: int) -> int | None:
@@ -452,6 +456,20 @@ def _next_kept(loop: _Loop, stream: Stream, index: int, length: int, element: Va
         if loop.older([owner.held_under(key) for owner in holders]) or loop.older([item]):
             return place
     return None
+
+
+def _next_sized(loop: _Loop, stream: Stream, index: int, length: int, element: Value) -> int | None:
+    """Return the place of the next element of another size, where something is compiled for those of a loop."""
+    if loop.world.modes.laid is None:
+        return None
+    size = _size_of(element)
+    places = range(index, min(length, limits.MODEL_ITERATIONS))
+    return next((place for place in places if _size_of(stream.item(place)) not in (None, size)), None) if size else None
+
+
+def _size_of(element: Value) -> int | None:
+    first = first_part(element)
+    return first.length if isinstance(first, Tensor) and type(first.length) is int else None
 
 
 def _of_layers(loop: _Loop, stream: Stream, length: int | None, element: Value) -> bool:

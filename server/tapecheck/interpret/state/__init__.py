@@ -9,7 +9,7 @@ from tapecheck.interpret.state.graph import GraphBuilder
 from tapecheck.interpret.state.history import LoopHistory, LoopKey, Row
 from tapecheck.interpret.state.knowledge import Knowledge
 from tapecheck.interpret.state.loops import Loops
-from tapecheck.interpret.state.modes import Modes, SizedCode, Sizes
+from tapecheck.interpret.state.modes import Modes, Order, SizedCode, Sizes
 from tapecheck.interpret.state.position import Frame, Position
 from tapecheck.interpret.state.world import World
 from tapecheck.interpret.state.writer import TapeWriter
@@ -32,6 +32,7 @@ __all__ = [
     "LoopKey",
     "Loops",
     "Modes",
+    "Order",
     "Place",
     "Policy",
     "Position",

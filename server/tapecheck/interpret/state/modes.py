@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from tapecheck.tape import Fact, Site, Span
 
-Sizes: TypeAlias = tuple[tuple[int | None, bool], ...]
-"""Of each tensor the length, as far as it is known, and whether its elements lie in another order than most."""
+Order: TypeAlias = Literal["", "across", "apart"]
+"""How the elements of a tensor lie: one row after the other as in most, otherwise, or with others between the rows."""
+Sizes: TypeAlias = tuple[tuple[int | None, Order], ...]
+"""Of each tensor the length, as far as it is known, and how its elements lie."""
 
 
 @dataclass(eq=False, slots=True)
@@ -110,6 +112,10 @@ class Modes:
         """What was compiled for which sizes, by the text of the model or function; what was run last comes last."""
         self.eager = False
         """Whether compiled code may run as it is written: a stance was set, or compiling was switched off."""
+        self.given: dict[object, set[Sizes]] = {}
+        """What compiled code was called with, by the text that was compiled: whichever models have that forward."""
+        self.mixed: set[object] = set()
+        """The texts that were given what may be laid out otherwise than most: from then on views may be told apart."""
         self.compiles_as_usual = True
         """Whether nothing was called or set that may say for which sizes torch.compile compiles."""
         self.settings = 0
