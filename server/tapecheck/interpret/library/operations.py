@@ -1076,18 +1076,15 @@ def _may_lie_otherwise(index: Value) -> bool:
 
 
 def _lays_apart(index: Value) -> bool:
-    """Whether an index certainly leaves out elements of each row, of which it takes several."""
-    parts = listed(index)
-    whole = next((number for number, part in enumerate(parts) if not _takes_all(part)), len(parts))
-    return 0 < whole < len(parts) and _leaves_out(parts[whole])
+    """Whether an index leaves out elements of each row, of which it takes several."""
+    slices = [part for part in listed(index) if isinstance(part, slice)]
+    return any(map(_leaves_out, slices[1:]))
 
 
-def _leaves_out(part: Value) -> bool:
-    """Whether a slice certainly leaves out an element at an end: `1:`, `:-1`."""
-    if not isinstance(part, slice) or part.step is not None:
-        return False
+def _leaves_out(part: slice) -> bool:
+    """Whether a slice leaves out elements: nobody writes one that takes all there are."""
     start, stop = concrete(part.start), concrete(part.stop)
-    return (isinstance(start, int) and start > 0) or (isinstance(stop, int) and stop < 0)
+    return part.step is None and ((isinstance(start, int) and start > 0) or isinstance(stop, int))
 
 
 def _takes_all(part: Value) -> bool:
