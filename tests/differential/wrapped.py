@@ -106,7 +106,7 @@ def agrees(outcome: Outcome, text: str) -> bool:
         # What lies in a bucket of its own does not raise, and where parameters may be unused buckets are small.
         findings = every
     if outcome.kind == "donated":
-        # Whether a call is compiled anew hangs on sizes and layouts, of which little is known: it is said to be possible.
+        # Whether a call is compiled anew hangs on sizes and layouts, of which little is known.
         findings = every
     if outcome.kind == "leaf" and "compile(" in text and any(map(partial(_taken_at, outcome.line), findings)):
         # A gradient with a graph that is expanded, as that of a sum, is copied in the first derivative already.

@@ -82,6 +82,40 @@ def test_a_gradient_through_compiled_code_has_a_graph_whatever_is_compiled(netwo
         assert found == ([("TAPE604", True)] if raised else []), program
 
 
+OF_FUNCTIONS = """\
+import torch
+from torch import nn
+
+other = nn.Parameter(torch.rand(4, 4))
+net = torch.compile({network}, backend="aot_eager")
+x = torch.rand(4, 4, requires_grad=True)
+taken = torch.autograd.functional.{call}
+{walked}.backward()
+"""
+CALLED = {
+    "a Jacobian": ("jacobian(lambda t: {used}, x, create_graph=True)", "taken.pow(2).mean()"),
+    "of a sum": ("jacobian(lambda t: ({used}).sum(0), x, create_graph=True)", "(taken.abs().mean() + other.sum())"),
+    "a Jacobian that nothing walks": ("jacobian(lambda t: {used}, x, create_graph=True)", "(taken.detach() * x).sum()"),
+    "without a graph": ("jacobian(lambda t: {used}, x)", "(taken * other[0, 0]).sum()"),
+    "a product": ("vjp(lambda t: {used}, x, torch.ones(4, 4), create_graph=True)", "taken[1].pow(2).mean()"),
+    "the value of a product": ("vjp(lambda t: {used}, x, torch.ones(4, 4), create_graph=True)", "taken[0].mean()"),
+}
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("called", CALLED)
+def test_what_functions_of_autograd_take_of_compiled_code_has_a_graph(network: str, called: str) -> None:
+    call, walked = CALLED[called]
+    for used in ("net(t)", "net(t).pow(2)", "net(t * t)", "other * t"):
+        program = OF_FUNCTIONS.format(network=NETWORKS[network], call=call.format(used=used), walked=walked)
+        found = [(one.code, one.certain) for one in check(from_text(program, "train.py")).findings]
+        found = [one for one in found if one[0] == "TAPE604"]
+        raised = raised_by(program)
+        if "a leaf Variable" not in raised:
+            # A gradient that lies otherwise is copied in the first derivative, which raises already.
+            assert found == ([("TAPE604", True)] if raised else []), program
+
+
 @pytest.mark.parametrize("view", ["x.t()", "x.view(-1)", "x.view(2, 8).view(4, 4).t()"])
 def test_a_view_of_what_a_compiled_call_is_given_is_made_anew_behind_it(view: str) -> None:
     for taken in (*TAKEN[:1], "(g * x).sum()", "(y.mean() + g.norm())"):

@@ -23,7 +23,7 @@ from tapecheck.interpret.values import (
     positional,
     requires_any,
 )
-from tapecheck.tape import GraphRead
+from tapecheck.tape import Fact, GraphRead
 
 _OF_A_FUNCTION = frozenset(("grad", "grad_and_value", "vmap", "jacrev", "jacfwd", "hessian", "functionalize"))
 """What turns a function into another one."""
@@ -61,8 +61,13 @@ def _transformed(torch: Torch, short: str, function: Value, args: Args, kwargs: 
     return _derivative(torch, short, computed, wanted, node)
 
 
-def _derivative(torch: Torch, short: str, computed: list[Tensor | Unknown], wanted: Value, node: ast.AST) -> Value:
-    """Return a derivative in the structure of what it is taken by; a constant where nothing had a graph."""
+def _derivative(
+    torch: Torch, short: str, computed: list[Tensor | Unknown], wanted: Value, node: ast.AST, linked: Fact = "may"
+) -> Value:
+    """Return a derivative in the structure of what it is taken by; a constant where nothing had a graph.
+
+    One of what is linear in its inputs has no graph, unless it is `linked`.
+    """
     exists = requires_any(computed)
     if torch.world.modes.grad_mode == "no":
         exists = "no"
@@ -79,8 +84,7 @@ def _derivative(torch: Torch, short: str, computed: list[Tensor | Unknown], want
             return torch.world.graph.data(short)
         if not carriers:
             return Unknown.named(short)
-        # A derivative of what is linear in its inputs has no graph.
-        return torch.world.graph.build(short, node, carriers, keeps="may", linked="may", exists="may")
+        return torch.world.graph.build(short, node, carriers, keeps="may", linked=linked, exists=linked)
 
     return like(wanted)
 
@@ -130,13 +134,24 @@ def _autograd_functional(torch: Torch, short: str, args: Args, kwargs: Kwargs, n
         constant = (torch.autograd.cut(world.position.site(node), roots),)
         return _without_graph(torch, short, inputs, result, constant)
     computed = [] if create is False else torch.tensors(result)
+    linked: Fact = "yes" if create and short in ("jacobian", "vjp") and _is_compiled(torch, roots) else "may"
     if short not in _DERIVATIVES:
         wanted = result if short == "jvp" else inputs
         value = _value_alone(torch, short, result, create)
-        return (value, _derivative(torch, short, computed, wanted, node))
+        return (value, _derivative(torch, short, computed, wanted, node, linked))
     if not _is_several(inputs, result):
-        return _derivative(torch, short, computed, inputs, node)
+        return _derivative(torch, short, computed, inputs, node, linked)
     return torch.opaque_result(short, list(computed), {}, node) if create is not False else _nested(short)
+
+
+def _is_compiled(torch: Torch, roots: tuple[int, ...]) -> bool:
+    """Whether what a function gave certainly comes through a compiled call: the backward of one always has a graph."""
+    ledger = torch.world.writer.ledger
+    reached = ledger.ancestry(roots)
+    return any(
+        fact == "yes" and number in ledger.regions and ledger.regions[number].call.whole == "yes"
+        for number, fact in reached.items()
+    )
 
 
 def _walked(

@@ -19,6 +19,10 @@ _RETAINED = (
 )
 
 
+_OF_FUNCTIONS = ("jacobian", "vjp")
+"""The ops of the nodes that stand for what torch.autograd.functional computes of a function."""
+
+
 @dataclass(frozen=True, slots=True)
 class Double:
     """A backward through the gradients that an earlier one, `first`, took of a compiled call with a graph."""
@@ -87,11 +91,12 @@ def _gradients(reading: Reading, run: Run, walked: set[int]) -> set[int]:
     """Return the nodes of the gradients that a backward computes of some others."""
     nodes = reading.ledger.nodes
     end = next((other.position for other in reading.runs if other.position > run.position), len(reading.tape.events))
-    made = [nodes[number] for number in reading.nodes_between(run.position, end) if nodes[number].op == GRADIENT]
-    # One that is taken within the call is part of what is compiled.
+    between = (nodes[number] for number in reading.nodes_between(run.position, end))
+    made = [node for node in between if node.op in (GRADIENT, *_OF_FUNCTIONS) and node.at.span == run.at.span]
+    # One that is taken within the call is part of what is compiled; one of a function is of all that it computes.
     within = reading.ledger.regions
     return {
         node.id
         for node in made
-        if node.at.span == run.at.span and (walked.intersection(node.inputs) or node.id in within)
+        if walked.intersection(node.inputs) or node.id in within or (node.op != GRADIENT and node.linked == "yes")
     }
