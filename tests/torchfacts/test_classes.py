@@ -30,3 +30,8 @@ def test_what_a_layer_lacks() -> None:
     assert not any(classes.lacks("torch.nn.MultiheadAttention", name) for name in ("head_dim", "out_proj"))
     assert classes.lacks("torch.nn.ReLU", "in_features") and classes.lacks("torch.nn.Linear", "named_leaves")
     assert not classes.lacks("timm.layers.DropPath", "named_leaves")
+
+
+def test_what_a_sharded_module_has_besides() -> None:
+    assert all(classes.adds("torch.distributed.fsdp.FSDPModule", name) for name in ("unshard", "set_is_last_backward"))
+    assert not any(classes.adds("torch.distributed.fsdp.FSDPModule", name) for name in ("set_epoch", "reset", "train"))

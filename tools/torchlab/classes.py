@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 import torch
+import torch.distributed.fsdp
 import torch.optim.lr_scheduler
 import torch.utils.data
 from torch import nn
@@ -26,6 +27,8 @@ from tools.torchlab.optimizers import made_optimizers
 STORED = Path(torchfacts.__file__).with_name("classes.json")
 SPACES = ("torch.nn", "torch.optim", "torch.optim.lr_scheduler", "torch.utils.data", "torch.distributions")
 
+ADDED = (torch.distributed.fsdp.FSDPModule,)
+"""Classes that a call puts in front of a module's own."""
 NAMED = (
     "torch", "torch.amp", "torch.autograd", "torch.cuda", "torch.func", "torch.linalg", "torch.nn",
     "torch.nn.functional", "torch.nn.init", "torch.nn.utils", "torch.optim", "torch.optim.lr_scheduler",
@@ -62,8 +65,9 @@ def bases() -> dict[str, list[str]]:
 
 
 def attributes() -> dict[str, list[str]]:
-    """Return for each class of layers the names of attributes that its layers have and a bare `Module` has not, and for
-    each of optimizers all that they have; special methods are left out.
+    """Return for each class of layers the names of attributes that its layers have and a bare `Module` has not, for
+    each of optimizers all that they have, and for classes that a call puts in front of a layer's own what these add;
+    special methods are left out.
     """
     every = set(dir(nn.Module()))
     found: dict[str, set[str]] = {}
@@ -73,6 +77,8 @@ def attributes() -> dict[str, list[str]]:
             if vars(nn).get(cls.__name__) is cls:
                 found.setdefault(f"torch.nn.{cls.__name__}", set()).update(dir(layer), vars(layer))
     found = {name: names - every for name, names in found.items()}
+    for cls in ADDED:
+        found[f"torch.distributed.fsdp.{cls.__name__}"] = {*dir(cls)} - every
     for optimizer in made_optimizers():
         found[f"torch.optim.{type(optimizer).__name__}"] = {*dir(optimizer), *vars(optimizer)}
     return {name: sorted(one for one in names if not one.startswith("__")) for name, names in sorted(found.items())}

@@ -109,6 +109,11 @@ def module_lacks(name: str) -> bool:
     return not name.startswith("_") and name not in _module()
 
 
+def adds(path: str, name: str) -> bool:
+    """Return whether a class that a call puts in front of a module's own adds a name."""
+    return name in (_own(path) or ())
+
+
 def is_method(path: str) -> bool:
     """Return whether a dotted path is that of a method of a class of torch: ``torch.optim.Adam.step``."""
     owner, _, name = path.rpartition(".")

@@ -399,7 +399,7 @@ class Libraries:
         layer, cls = owner.layer, owner.cls
         if owner.open or (layer is not None and (layer.more or layer.wrapped)):
             return False
-        if layer is not None and layer.added and sharding.may_add(name):
+        if layer is not None and layer.added and sharding.adds(name):
             return False
         if (compiled := state_of(owner, CompiledState)) is not None:
             # What it is asked for beside its own is looked for in the model.

@@ -30,6 +30,7 @@ from tapecheck.interpret.values import (
 )
 from tapecheck.tape import Backward, Fact, LeafEscape, ShardUse, StaleShards, SyncSet, Wrapper, WrapperCall
 from tapecheck.tape.ledger import Traversal
+from tapecheck.torchfacts import classes
 
 CLASS = "torch.distributed.fsdp.FSDPModule"
 """The class that `fully_shard` puts in front of that of a module."""
@@ -267,9 +268,9 @@ _METHODS = {
 }  # fmt: skip
 
 
-def may_add(name: str) -> bool:
-    """Whether a name may be that of a method that `fully_shard` adds: there are more in each version of torch."""
-    return name in _METHODS or name.startswith(("set_", "reset_", "_"))
+def adds(name: str) -> bool:
+    """Whether a name is that of something that `fully_shard` adds to a module."""
+    return classes.adds(CLASS, name)
 
 
 def forward_method(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -283,6 +284,6 @@ def forward_method(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> V
 
 
 __all__ = [
-    "CLASS", "asked", "forward_method", "given_away", "hooked", "in_shards", "may_add", "method", "running", "sharded",
+    "CLASS", "adds", "asked", "forward_method", "given_away", "hooked", "in_shards", "method", "running", "sharded",
     "stepped", "unsure", "used", "walked",
 ]  # fmt: skip
