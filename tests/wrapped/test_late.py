@@ -95,3 +95,25 @@ def test_what_came_late_is_told_where_the_gradients_differ(index: int) -> None:
 def test_both_outcomes_are_among_them() -> None:
     told = [any(one.code == "TAPE601" for one in check(from_text(text, "late.py")).findings) for text in programs()]
     assert min(told.count(True), told.count(False)) >= 10
+
+
+LATE = PROGRAM.format(
+    before="net[0].requires_grad_(False)", options="", at=0, change="net[0].requires_grad_(True)", after=""
+)
+
+
+@pytest.mark.parametrize(("given", "told"), [("", True), (", rank=0, world_size=1", False), (", world_size=2", True)])
+def test_one_process_has_nobody_to_average_with(given: str, told: bool) -> None:
+    text = LATE.replace('("gloo")', f'("gloo"{given})')
+    assert ("TAPE601" in [one.code for one in check(from_text(text, "program.py")).findings]) == told
+
+
+def test_a_model_without_anything_to_average_is_refused() -> None:
+    wrapped = "model = DistributedDataParallel(net)"
+    tried = (
+        "try:\n    model = DistributedDataParallel(net.requires_grad_(False))\nexcept RuntimeError:\n    "
+        "model = DistributedDataParallel(net.requires_grad_(True))"
+    )
+    text = PROGRAM.format(before="", options="", at=0, change="pass", after="").replace(wrapped, tried)
+    assert tried in text
+    assert not check(from_text(text, "program.py")).findings

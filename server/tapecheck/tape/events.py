@@ -445,7 +445,8 @@ class Wrapper:
 
     `unused` is its option `find_unused_parameters`, `static` its option `static_graph`; `complete` says whether
     `leaves` are known to be all. `several` is "may" where a framework wraps the model if there are several processes.
-    `sharded` says that it was `fully_shard`, of which each call has the leaves that none before it had.
+    `sharded` says that it was `fully_shard`, of which each call has the leaves that none before it had, `alone` that
+    the program has said there is one process.
     """
 
     id: int
@@ -456,6 +457,7 @@ class Wrapper:
     complete: Fact = "yes"
     several: Fact = "yes"
     sharded: bool = False
+    alone: bool = False
 
 
 @built_directly

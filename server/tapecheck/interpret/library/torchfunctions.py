@@ -490,6 +490,7 @@ FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     "torch.cuda.amp.GradScaler": _scaler(4), "torch.cpu.amp.GradScaler": _scaler(4),
     "torch.amp.GradScaler": _scaler(5), "torch.amp.grad_scaler.GradScaler": _scaler(5),
     "torch.compile": wrappers.compiled, "torch.jit.script": _first, "torch.jit.trace": _first,
+    "torch.distributed.init_process_group": wrappers.grouped,
     "torch.compiler.set_stance": wrappers.set_stance,
     "torch.compiler.cudagraph_mark_step_begin": replays.mark,
     "torch.nn.utils.spectral_norm": parametrized.by("nn.utils.spectral_norm"),

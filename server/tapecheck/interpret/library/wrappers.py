@@ -29,6 +29,7 @@ from tapecheck.interpret.values import (
     Mark,
     Native,
     Set,
+    Signal,
     Tensor,
     Unknown,
     Value,
@@ -41,6 +42,7 @@ from tapecheck.interpret.values import (
     is_function,
     is_module,
     is_number,
+    known_int,
     known_text,
     layer_of,
     marked,
@@ -103,6 +105,11 @@ def parallel(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         torch.opaque_parameters(model, node)
     elif not is_module(model):
         return model
+    if torch.machine.handlers and not torch.nn.open_ended(model):
+        every = [tensor for _, tensor in torch.nn.named_parameters(model)]
+        if all(tensor.graph == "no" for tensor in every):
+            # It refuses a model without anything to average.
+            raise Signal("RuntimeError")
     owner = averaged(torch, model, node, unused, static)
     if torch.facts.general.get("parallel_forward_changes_buffers", False):
         kept(owner, ParallelState).broadcasts = fact_of(given.get("broadcast_buffers", True))
@@ -127,8 +134,15 @@ def averaged(
     owner = _around(model, "module", PARALLEL if several == "yes" else PREPARED)
     owner.state = state
     complete: Fact = "no" if open_ended else "yes"
-    world.writer.emit(Wrapper(state.number, world.position.site(node), leaves, unused, static, complete, several))
+    at, alone = world.position.site(node), world.modes.alone
+    world.writer.emit(Wrapper(state.number, at, leaves, unused, static, complete, several, alone=alone))
     return owner
+
+
+def grouped(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """`torch.distributed.init_process_group(..., world_size=1)`: one process has nobody to average with."""
+    torch.world.modes.alone = known_int(argument(args, kwargs, 3, "world_size", -1)) == 1
+    return None
 
 
 def prepared(torch: Torch, value: Value, node: ast.AST, unused: Fact) -> Value:

@@ -92,6 +92,8 @@ class Modes:
         """How many checkpoints are running: what they save is discarded and computed anew in backward."""
         self.packed = 0
         """How many saved-tensor hooks are in force: they take what is saved, and its version is not looked at."""
+        self.alone = False
+        """Whether the program has said that its group has one process."""
         self.averaged: dict[int, int] = {}
         """The leaves of models in DistributedDataParallel, by their storages."""
         self.unwatched: dict[int, int] = {}

@@ -45,7 +45,12 @@ class GradientNotReduced(Rule):
     summary = "A step uses gradients that DistributedDataParallel has not averaged between processes"
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
-        found = [(reading, each) for reading in readings for each in reductions_of(reading).unreduced]
+        found = [
+            (reading, each)
+            for reading in readings
+            for each in reductions_of(reading).unreduced
+            if each.local.wrapper.sharded or not each.local.wrapper.alone
+        ]
         shown: dict[Span, set[int]] = {}
         for reading, each in found:
             shown.setdefault(each.local.run.at.span, set()).add(id(reading))

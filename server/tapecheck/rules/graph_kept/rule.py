@@ -89,8 +89,20 @@ class GraphKeptAcrossIterations(Rule):
                 kind="chain" if growth.chain else "container", nodes_per_iteration=growth.nodes,
                 saved_tensors_kept=kept, backwarded=freeing is not None,
             ),
-            notes=(note,) if again else (note, "by default this loop has no second iteration"),
+            notes=(note, *_doubts(held, linked=linked, emptied=emptied, again=again)),
         )  # fmt: skip
+
+
+def _doubts(held: Held, *, linked: bool, emptied: bool, again: bool) -> Iterator[str]:
+    """Yield in words why a finding is a possible one, if it is."""
+    if not again:
+        yield "by default this loop has no second iteration"
+    elif not linked:
+        yield "assumes that what is kept has a graph: what it is computed from need not require grad"
+    elif emptied:
+        yield "assumes that it is not emptied in time: another way through the program does that"
+    elif held.loop.ahead:
+        yield "assumes that the loop goes on as it began: it may yet come to what empties it"
 
 
 def _labels(reading: Reading, growth: _Growth, home: Span, freeing: Span | None) -> Iterator[Label]:
