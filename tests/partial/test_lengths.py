@@ -7,6 +7,7 @@ of them come to is still said.
 
 from __future__ import annotations
 
+import itertools
 import sys
 import types
 
@@ -163,6 +164,41 @@ def test_what_each_length_comes_to_is_certain(source: str, step: str, monkeypatc
     text = f"{HEAD}{SOURCES[source]}\n{EVERY[step]}\n"
     assert not any(_passes(text, one, monkeypatch) for one in LENGTHS)
     assert _is_sure(text)
+
+
+NET = """\
+import contextlib
+net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+x = torch.ones(2, 3)
+"""
+TRAINED = "    loss = net(x).exp().sum()\n    opt.zero_grad()\n    loss.backward()\n    opt.step()\n"
+SILENT = {
+    "cleared": "for e in range(3):\n    net(x).sum().backward()\n    opt.step()\n    if {}:\n        opt.zero_grad()\n",
+    "stepped": "for e in range(3):\n    net(x).sum().backward()\n    if {}:\n        opt.step()\n    opt.zero_grad()\n",
+    "kept": "kept = []\nfor e in range(4):\n" + TRAINED + "    kept.append(loss if {} else loss.item())\n",
+    "retained": "for e in range(3):\n    loss = net(x).exp().sum()\n    opt.zero_grad()\n"
+    "    loss.backward(retain_graph=True)\n    if {}:\n        loss.backward()\n    opt.step()\n",
+    "detached": "for e in range(3):\n    h = net[0](x)\n    h = h.detach() if {} else h\n    opt.zero_grad()\n"
+    "    net[2](h.tanh()).sum().backward()\n    opt.step()\n",
+    "given": "opt = torch.optim.SGD(net.parameters() if {} else net[2].parameters(), lr=0.1)\nfor e in range(3):\n"
+    + TRAINED,
+    "evaluated": "for e in range(2):\n" + TRAINED + "total = 0\n"
+    "with torch.no_grad() if {} else contextlib.nullcontext():\n    for e in range(3):\n"
+    "        total += net(x).sum().item()\n",
+}
+
+
+@pytest.mark.parametrize("source", ["loader of hidden data", "filled", "tuple of", "times"])
+@pytest.mark.parametrize("step", SILENT)
+def test_what_some_lengths_do_not_do_is_not_certain(step: str, source: str) -> None:
+    wrong = []
+    for name, loop in itertools.product(("it is 12", "more", "not 5", "odd"), ("", "for row in xs:\n    pass\n")):
+        for test in (HOLDS[name], f"not ({HOLDS[name]})"):
+            text = f"{HEAD}{SOURCES[source]}\n{NET}{loop}{SILENT[step].format(test)}"
+            if any(one.certain for one in check(from_text(text, "program.py")).findings if one.code != "TAPE101"):
+                wrong.append((test, bool(loop)))
+    assert wrong == []
 
 
 def test_a_note_says_which_length_is_assumed() -> None:

@@ -153,8 +153,8 @@ number divides.
 """
 LENGTHS_APART = 12
 """How many more of them the next thing has in such a way that has many: small numbers do not divide that either."""
-MOST_HELD_AGAINST = 2
-"""Numbers that a way compares such lengths with that are tried as lengths as well."""
+MOST_HELD_AGAINST = 4
+"""Lengths, likewise, for which numbers that a way compares are equal."""
 MOST_MEASURED = 8
 """Ways of one start that are tried with each of these."""
 MOST_SETTLED = 1_000

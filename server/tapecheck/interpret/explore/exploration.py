@@ -6,6 +6,7 @@ turn one undecided condition round at a time, until nothing new comes up or the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Set
 from dataclasses import dataclass, field, replace
 
@@ -26,7 +27,7 @@ from tapecheck.interpret.explore.ways import Way, names_that_matter, passing_way
 from tapecheck.interpret.machine import Machine
 from tapecheck.interpret.python.imports import Imports
 from tapecheck.interpret.state import Cancelled, Exhausted, Modes, Place, Policy, World
-from tapecheck.interpret.values import Env, Module, Signal, only
+from tapecheck.interpret.values import Env, Module, Signal, Value, is_number, known_int, only
 from tapecheck.source import Source
 from tapecheck.tape import (
     LEFT_OVER,
@@ -82,6 +83,14 @@ class Run:
     def cut_short(self) -> bool:
         """Whether the work limit ended it."""
         return self.world.budget.work < 0
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The length that a path has settled on, and by how much what it compared was `apart`, by the id of the node."""
+
+    length: int
+    apart: dict[int, float | None]
 
 
 @dataclass(slots=True)
@@ -155,8 +164,8 @@ class Exploration:
     seen: Seen = field(default_factory=Seen)
     """What the tapes so far have shown."""
     turns: Turns = field(default_factory=Turns)
-    measured: list[tuple[Way, Tape, list[int]]] = field(default_factory=list)
-    """The ways that have reckoned with a length that nobody knows, with their tapes, and other lengths to try."""
+    measured: list[tuple[Way, Tape, Measured]] = field(default_factory=list)
+    """The ways that have reckoned with a length that nobody knows, with their tapes and what these compared."""
     passed_raises: set[Place] = field(default_factory=set)
     """The `raise` statements that the likelier way has gone on past."""
 
@@ -189,18 +198,26 @@ class Exploration:
         """Run ways that show something certain again, where they have reckoned with a length that nobody knows: it may
         be another one.
         """
-        measured = [(way, others) for way, tape, others in self.measured if self.wanted.sure_of(tape)]
-        ways = [(way, other) for way, others in measured[: limits.MOST_MEASURED] for other in others]
-        for way, other in ways:
-            if self.budget.left <= 0:
-                break
-            run = self._run_way(replace(way, policy=replace(way.policy, length=other)))
-            self.found.runs += 1
-            tape = run.world.writer.tape
-            # A program that fails there is one in which nothing is so long.
-            if tape.complete:
-                tape.ledger, tape.refutes_only = run.world.writer.ledger, True
-                self.found.tapes.append(tape)
+        measured = [(way, usual) for way, tape, usual in self.measured if self.wanted.sure_of(tape)]
+        for way, usual in measured[: limits.MOST_MEASURED]:
+            worlds = [self._run_as_long(way, other) for other in limits.OTHER_LENGTHS]
+            others = {one for world in worlds if world is not None for one in _equal_at(usual, _measured(world))}
+            for other in sorted(others)[: limits.MOST_HELD_AGAINST]:
+                self._run_as_long(way, other)
+
+    def _run_as_long(self, way: Way, length: int) -> World | None:
+        """Run a way with another length; None where no work is left for it."""
+        if self.budget.left <= 0:
+            return None
+        world = self._run_way(replace(way, policy=replace(way.policy, length=length))).world
+        self.found.runs += 1
+        tape = world.writer.tape
+        # A program that fails there is one in which nothing is so long.
+        if tape.complete:
+            tape.ledger, tape.refutes_only = world.writer.ledger, True
+            self.found.tapes.append(tape)
+        world.writer.part()
+        return world
 
     @property
     def _untold(self) -> set[str]:
@@ -283,7 +300,7 @@ class Exploration:
             fresh, other_graph = self.seen.says_new(world.writer.tape)
         kept = fresh and self._keep(world)
         if kept and world.choices.reckons:
-            self.measured.append((way, world.writer.tape, [*limits.OTHER_LENGTHS, *_held_against(world)]))
+            self.measured.append((way, world.writer.tape, _measured(world)))
         for one in self._worth_trying(following, run, other_graph):
             assert one.turned is not None
             watched = watcher.watched.get(one.turned)
@@ -474,12 +491,28 @@ def _keeps_defaults(tape: Tape) -> bool:
     return any(event.kind == "default" for event in only(tape.events, Assumed))
 
 
-def _held_against(world: World) -> list[int]:
-    """Return the numbers that a path has compared lengths with which it has settled on: it may be as long as that."""
-    lengths = {one.number() for one in world.choices.lengths}
-    pairs = world.comparisons.operands.values()
-    found = {other for pair in pairs for one, other in (pair, pair[::-1]) if one in lengths and type(other) is int}
-    return sorted(other for other in found - lengths if other > limits.SURE_ITERATIONS)[: limits.MOST_HELD_AGAINST]
+def _measured(world: World) -> Measured:
+    """Return what a path has settled on first for a length that nobody knows, and what it has compared."""
+    first = next((known for one in world.choices.lengths if (known := known_int(one.number())) is not None), 0)
+    return Measured(first, {node: _apart(*pair) for node, pair in world.comparisons.operands.items()})
+
+
+def _apart(left: Value, right: Value) -> float | None:
+    """Return by how much two values differ; None where they are no numbers."""
+    return left - right if is_number(left) and is_number(right) else None
+
+
+def _equal_at(usual: Measured, other: Measured) -> set[int]:
+    """Return the lengths for which values are equal that a path has compared, as two of them say: it may be as long."""
+    found: set[int] = set()
+    for node, apart in usual.apart.items():
+        there = other.apart.get(node)
+        if apart is None or there is None or apart == there:
+            continue
+        at = usual.length - apart * (other.length - usual.length) / (there - apart)
+        if limits.SURE_ITERATIONS < at < limits.FARTHEST:
+            found |= {math.floor(at), math.ceil(at)}
+    return found - {usual.length, other.length}
 
 
 def _cut_off(tape: Tape) -> bool:

@@ -10,6 +10,7 @@ from typing import Literal
 from tapecheck.interpret import limits
 from tapecheck.interpret.state.position import Position
 from tapecheck.interpret.state.writer import TapeWriter
+from tapecheck.interpret.values import Value
 from tapecheck.tape import Decision, Setting, Site
 
 Place = tuple[str, int, int]
@@ -50,7 +51,7 @@ class Length:
 
     at: Site
     text: str
-    number: Callable[[], object]
+    number: Callable[[], Value]
     asked: Callable[[], bool]
     hidden: bool
 
@@ -167,7 +168,7 @@ class Choices:
         """Note the lengths that the path has settled on, each as a condition, if it has reckoned with any."""
         for one in self.lengths if self.reckons or self.policy.length else ():
             hangs_on: Literal["data", "condition"] = "condition" if one.hidden else "data"
-            text = f"{one.text} == {one.number()}"
+            text = f"{one.text} == {one.number()!r}"
             self._writer.emit(Decision(one.at, text, not self.policy.length, hangs_on=hangs_on))
 
     def answers(self, unknowns: Iterable[object]) -> None:
