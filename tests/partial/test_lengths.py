@@ -13,7 +13,7 @@ import types
 
 import pytest
 
-from tapecheck.check import check
+from tapecheck.check import check, faults_of
 from tapecheck.source import from_text
 
 torch = pytest.importorskip("torch")
@@ -210,3 +210,19 @@ def test_a_note_says_which_length_is_assumed() -> None:
 def test_what_has_as_many_elements_is_as_long() -> None:
     text = f"{HEAD}xs = hidden.rows\nys = [x + 1 for x in xs]\nif len(xs) != len(ys):\n{AGAIN}\n"
     assert not check(from_text(text, "program.py")).findings
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "len(xs) * 10**400 > 10**401",
+        "len(xs) * 1e308 * 10 > 10**400",
+        "len(xs) / 10**30 == 10**400",
+        "xs.n < -(10**400)",
+    ],
+)
+def test_numbers_that_no_float_holds_are_compared(test: str) -> None:
+    text = f"{HEAD}xs = hidden.make()\nif {test}:\n    loss.backward()\nloss.backward()\n"
+    report = check(from_text(text, "run.py"))
+    assert not faults_of(report)
+    assert {finding.span.line for finding in report.findings} >= {10}

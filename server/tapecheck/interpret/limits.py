@@ -130,6 +130,8 @@ AFTER_GUARD = 3
 """Iterations from such a guard on, as at the beginning of a loop."""
 FARTHEST = 100_000
 """Iterations that are looked through for the next one in which a guard that comes round does so."""
+EXACT = 2**53
+"""Whole numbers below this are all different as floats."""
 MAX_ROUNDS = 64
 """Rounds of a comprehension of known length."""
 TRAINED_ROUNDS = 4

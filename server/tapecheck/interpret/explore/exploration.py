@@ -498,8 +498,10 @@ def _measured(world: World) -> Measured:
 
 
 def _apart(left: Value, right: Value) -> float | None:
-    """Return by how much two values differ; None where they are no numbers."""
-    return left - right if is_number(left) and is_number(right) else None
+    """Return by how much two values differ; None where they are no numbers that a float tells apart."""
+    if not (is_number(left) and is_number(right)) or not max(abs(left), abs(right)) < limits.EXACT:
+        return None
+    return left - right
 
 
 def _equal_at(usual: Measured, other: Measured) -> set[int]:

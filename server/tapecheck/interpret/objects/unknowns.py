@@ -248,7 +248,10 @@ def settled(value: Unknown, answer: bool) -> None:
 
 def _next(constant: float, direction: int, whole: bool) -> float:
     """Return the number that follows a constant in a direction."""
-    return constant + direction if whole else math.nextafter(constant, direction * math.inf)
+    if whole:
+        return constant + direction
+    # No float is next to an integer that no float is as large as.
+    return math.nextafter(constant, direction * math.inf) if abs(constant) < limits.EXACT else constant
 
 
 def decided(kind: str, owner: Unknown, constant: Value) -> bool | None:
