@@ -20,7 +20,6 @@ from tapecheck.interpret.values import (
     Native,
     Set,
     Signal,
-    Slot,
     Unknown,
     Value,
     behaviour,
@@ -87,12 +86,11 @@ def exception_signal(args: Args, node: ast.AST) -> Signal:
     return Signal(made.name if made is not None else path.rsplit(".", 1)[-1] or "Exception", value)
 
 
-def same_key(machine: Engine, owner: Dict, index: Value, node: ast.AST, *, read: bool = True) -> bool:
+def same_key(machine: Engine, owner: Dict, index: Value, node: ast.AST) -> bool:
     """Whether a key that nobody knows is one that was stored under before; the entry is found under it from then on.
 
     Asked only where a graph hangs on it: where the dict holds one from an earlier round of the loops that are running.
-    A round goes over keys that differ from one another, unless they are drawn by chance. What is stored without being
-    `read` is stored over another where the dict has one for each key.
+    A round goes over keys that differ from one another, unless they are drawn by chance.
     """
     key = hashable(index)
     if key in owner.items or not (_unsure(key) or owner.unsure_keys()) or not machine.world.position.iteration:
@@ -106,9 +104,6 @@ def same_key(machine: Engine, owner: Dict, index: Value, node: ast.AST, *, read:
         # One of the keys that are known: which one is tried.
         return False
     by_chance = is_drawn(index)
-    filled = not by_chance and _was_filled(owner, machine.world.position.iteration)
-    if not (read or filled):
-        return False
     for other in reversed(list(owner.items)):
         if (_unsure(key) or _unsure(other)) and _is_of_another_round(machine, owner, other, by_chance):
             break
@@ -119,28 +114,12 @@ def same_key(machine: Engine, owner: Dict, index: Value, node: ast.AST, *, read:
     if answer is None:
         written = machine.world.position.notes.of(node, syntax.text_of) if isinstance(node, ast.expr) else "the dict"
         text = f"the key of {written} was stored under before"
-        if filled:
-            held = tuple(one.node for one in carry.tensors_in(owner.items[other]) if one.node is not None)
-            machine.world.assumptions.note("condition", text, node, held)
-            answer = True
-        else:
-            answer = machine.world.choices.choose(node, True, text)
+        answer = machine.world.choices.choose(node, True, text)
         machine.settle(asked, answer)
     if not answer:
         return False
     _keep_under(owner, key, other)
     return True
-
-
-def _was_filled(owner: Dict, now: tuple[tuple[int, int], ...]) -> bool:
-    """Whether a dict had entries under unknown keys before a loop that is running: it has one for each, then."""
-    return any(_unsure(key) and _is_outside(owner.slots.get(key), now) for key in owner.items)
-
-
-def _is_outside(slot: Slot | None, now: tuple[tuple[int, int], ...]) -> bool:
-    """Whether something was stored before the innermost loops began: in none of their earlier rounds."""
-    then = slot.at.iteration if slot is not None else ()
-    return next((a[0] != b[0] for a, b in zip(then, now, strict=False) if a != b), len(then) < len(now))
 
 
 def _read_as(machine: Engine, owner: Dict, index: Value) -> Hashable | None:

@@ -118,7 +118,7 @@ class Dict(Container):
 
     def set_item(self, machine: Interpreter, index: Value, value: Value, node: ast.AST) -> None:
         key = hashable(index)
-        if key in self.items or machine.stored_before(self, index, node, read=False):
+        if key in self.items:
             machine.world.loops.note_entry(self, key)
             self.rewritten.add(key)
         elif isinstance(key, int):
