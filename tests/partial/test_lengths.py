@@ -226,3 +226,12 @@ def test_numbers_that_no_float_holds_are_compared(test: str) -> None:
     report = check(from_text(text, "run.py"))
     assert not faults_of(report)
     assert {finding.span.line for finding in report.findings} >= {10}
+
+
+@pytest.mark.parametrize("pieces", ["range(0, len(xs) - 9, 8)", "range(len(xs) // 8)", "range(1, len(xs))", "xs"])
+def test_a_loop_over_what_nobody_knows_goes_round_twice(pieces: str) -> None:
+    text = f"{HEAD}{NET}xs = hidden.make()\nh = torch.zeros(2, 3)\n"
+    text += f"for at in {pieces}:\n    h = torch.tanh(net[0](h)) @ torch.ones(4, 3)\n    h.sum().backward()\n"
+    (found,) = [one for one in check(from_text(text, "run.py")).findings if one.severity == "error"]
+    assert found.code == "TAPE101"
+    assert found.certain

@@ -38,9 +38,12 @@ from tapecheck.tape import (
     Decision,
     Hold,
     InPlace,
+    Iteration,
+    Loop,
     Overwritten,
     Raised,
     ShardUse,
+    Span,
     StaleShards,
     Step,
     Tape,
@@ -198,22 +201,22 @@ class Exploration:
         """Run ways that show something certain again, where they have reckoned with a length that nobody knows: it may
         be another one.
         """
-        measured = [(way, usual) for way, tape, usual in self.measured if self.wanted.sure_of(tape)]
-        for way, usual in measured[: limits.MOST_MEASURED]:
-            worlds = [self._run_as_long(way, other) for other in limits.OTHER_LENGTHS]
+        measured = [(way, usual, _rounds(tape)) for way, tape, usual in self.measured if self.wanted.sure_of(tape)]
+        for way, usual, rounds in measured[: limits.MOST_MEASURED]:
+            worlds = [self._run_as_long(way, other, rounds) for other in limits.OTHER_LENGTHS]
             others = {one for world in worlds if world is not None for one in _equal_at(usual, _measured(world))}
             for other in sorted(others)[: limits.MOST_HELD_AGAINST]:
-                self._run_as_long(way, other)
+                self._run_as_long(way, other, rounds)
 
-    def _run_as_long(self, way: Way, length: int) -> World | None:
-        """Run a way with another length; None where no work is left for it."""
+    def _run_as_long(self, way: Way, length: int, rounds: dict[Span, int]) -> World | None:
+        """Run a way with another length; None where no work is left for it. `rounds` are those of its loops before."""
         if self.budget.left <= 0:
             return None
         world = self._run_way(replace(way, policy=replace(way.policy, length=length))).world
         self.found.runs += 1
         tape = world.writer.tape
-        # A program that fails there is one in which nothing is so long.
-        if tape.complete:
+        # A program that fails there is one in which nothing is so long, nor is one whose loops go round too seldom.
+        if tape.complete and _goes_as_far(rounds, _rounds(tape)):
             tape.ledger, tape.refutes_only = world.writer.ledger, True
             self.found.tapes.append(tape)
         world.writer.part()
@@ -489,6 +492,21 @@ def _judged(world: World) -> bool:
 def _keeps_defaults(tape: Tape) -> bool:
     """Whether an option kept its default in a way: else it shows nothing that the others do not."""
     return any(event.kind == "default" for event in only(tape.events, Assumed))
+
+
+def _rounds(tape: Tape) -> dict[Span, int]:
+    """Return how often each loop of a path goes round at most."""
+    places = {event.id: event.at.span for event in only(tape.events, Loop)}
+    rounds: dict[Span, int] = {}
+    for event in only(tape.events, Iteration):
+        at = places[event.loop]
+        rounds[at] = max(rounds.get(at, 0), event.index)
+    return rounds
+
+
+def _goes_as_far(usual: dict[Span, int], rounds: dict[Span, int]) -> bool:
+    """Whether the loops of one path go round in another as often as is taken for granted of any loop."""
+    return all(rounds.get(at, 0) >= min(count, limits.SURE_ITERATIONS) for at, count in usual.items())
 
 
 def _measured(world: World) -> Measured:
