@@ -263,6 +263,16 @@ def _drawn(torch: Torch, state: SamplerState, node: ast.AST) -> int | None:
     return count // among if state.batch is not None and state.drop_last else -(-count // among)
 
 
+def _is_one_batch(torch: Torch, owner: Instance, dataset: Value, node: ast.AST) -> bool:
+    """Whether a loader takes as many samples at a time as its dataset has, however many that are."""
+    size = owner.attrs.get("batch_size")
+    if not isinstance(size, Unknown):
+        return False
+    measures = [*_measures(torch, dataset, node)]
+    of = size.parts[1] if size.parts is not None and len(size.parts) == 2 and size.parts[0] == "len" else None
+    return len(measures) == 1 and (size is measures[0] or of is measures[0])
+
+
 def item(torch: Torch, owner: Instance) -> Value:
     """Return an element of a dataset; None of what is none."""
     state = state_of(_whole(owner), DatasetState)
@@ -285,6 +295,8 @@ def stream(torch: Torch, owner: Instance, node: ast.AST) -> Stream | None:
         # How many batches there are of what is only iterated is not told by its length.
         iterable = behaviour(loaded.dataset).is_a("torch.utils.data.IterableDataset") is not False
         batches = None if iterable or _own_sampler(loaded.drawn) else _count(torch, owner, node)
+        if batches is None and _is_one_batch(torch, owner, loaded.dataset, node):
+            batches = 1
         count = length_of(torch, owner, node) if batches is None else None
         return Stream(
             lambda: _batches(torch, owner, batches, node), lambda index: _batch(torch, owner, node), count=count
