@@ -235,3 +235,16 @@ def test_a_loop_over_what_nobody_knows_goes_round_twice(pieces: str) -> None:
     (found,) = [one for one in check(from_text(text, "run.py")).findings if one.severity == "error"]
     assert found.code == "TAPE101"
     assert found.certain
+
+
+@pytest.mark.parametrize("size", ["len(data)", "size", "len(data), drop_last=True", "len(data), shuffle=True"])
+@pytest.mark.parametrize(
+    "data", ["hidden.data()", "TensorDataset(hidden.rows())", "Subset(hidden.data(), hidden.picked())"]
+)
+def test_a_batch_of_all_samples_is_the_only_one(data: str, size: str) -> None:
+    text = f"{HEAD}{NET}data = {data}\nsize = len(data)\nh = torch.zeros(2, 3)\n"
+    text += f"for batch in DataLoader(data, batch_size={size}):\n"
+    text += "    h = torch.tanh(net[0](h)) @ torch.ones(4, 3)\n    h.sum().backward()\n"
+    assert not check(from_text(text, "run.py")).findings
+    found = check(from_text(text.replace(f"batch_size={size}", "batch_size=4"), "run.py")).findings
+    assert [one.code for one in found] == ["TAPE101"]
