@@ -248,3 +248,10 @@ def test_a_batch_of_all_samples_is_the_only_one(data: str, size: str) -> None:
     assert not check(from_text(text, "run.py")).findings
     found = check(from_text(text.replace(f"batch_size={size}", "batch_size=4"), "run.py")).findings
     assert [one.code for one in found] == ["TAPE101"]
+
+
+@pytest.mark.parametrize("part", ["[:1]", "[-1:]", "[2:3]", "[-2:-1]", "[:0]", "[:2]", "[1:]", "[::2]", "[-3:]"])
+def test_a_slice_has_no_more_elements_than_it_takes(part: str) -> None:
+    several = len(eval(f"range(9){part}")) > 1
+    text = f"{HEAD}{NET}out = net(x).exp().sum()\nfor one in hidden.make(){part}:\n    out.backward()\n"
+    assert [one.code for one in check(from_text(text, "run.py")).findings] == ["TAPE101"] * several

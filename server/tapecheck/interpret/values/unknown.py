@@ -261,6 +261,8 @@ class Unknown(BaseValue):
             child = self._part(f"{self.name}[...]", Whole(None, "", self, self.part_of.within))
             if self.kind is Kind.SIZES:
                 child.kind = Kind.SIZES if isinstance(index, slice) else _kind_of_size(index)
+            if isinstance(index, slice) and (most := _most_of(index)) is not None:
+                child.asked_length().bounds = (0, most)
             if not is_constant(index):
                 return child
             self.items[key] = child
@@ -489,6 +491,19 @@ class Unknown(BaseValue):
         if all(map(_steady, self.parts[1:])):
             self.key = (Settlings.count, key)
         return key
+
+
+def _most_of(part: slice) -> int | None:
+    """Return how many elements a slice takes at most, None where that hangs on how many there are."""
+    start, stop = part.start, part.stop
+    if part.step is not None and not (type(part.step) is int and part.step > 0):
+        return None
+    first = 0 if start is None else start
+    if type(first) is not int or not (stop is None or type(stop) is int):
+        return None
+    if stop is None:
+        return -first if first < 0 else None
+    return max(stop - first, 0) if (first < 0) == (stop < 0) else None
 
 
 def _kind_of_size(index: Value) -> Kind:
