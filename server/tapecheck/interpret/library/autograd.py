@@ -355,7 +355,7 @@ class Autograd:
             event = dataclasses.replace(event, roots=tuple(dataclasses.replace(one, name=named) for one in event.roots))
         starts = self._sequence(given.get("gradient", given.get("grad_tensors")), node)
         traversal = self.world.writer.run_backward(event)
-        if self.world.modes.sharded:
+        if self.world.modes.wrapping.sharded:
             sharding.walked(self.torch, event, traversal)
         replays.walked(self.world, traversal)
         if self.world.modes.scaled and (starts or self._meets_code(traversal)):
@@ -571,7 +571,7 @@ class Autograd:
 
     def _run(self, event: Backward, node: ast.AST) -> Traversal:
         traversal = self.world.writer.run_backward(event)
-        if self.world.modes.sharded:
+        if self.world.modes.wrapping.sharded:
             sharding.walked(self.torch, event, traversal)
         replays.walked(self.world, traversal)
         self.world.graph.stepped = False
@@ -600,7 +600,7 @@ class Autograd:
         reached = [number for number in traversal.executed if limit is None or number in limit]
         create = event.create != "no"
         graphs = self.gradient_graph(traversal, starts, at) if create else {}
-        if event.create == "yes" and world.modes.averaged:
+        if event.create == "yes" and world.modes.wrapping.averaged:
             self._tell_graphs(event, graphs.keys() & reached, graphs)
 
         def arriving(number: int) -> Tensor | _Gradient:
@@ -609,7 +609,7 @@ class Autograd:
             return _Gradient(event.at, roots, cut, create)
 
         leaves = {number: tensor for number in reached if (tensor := world.graph.leaf_tensors.get(number)) is not None}
-        had = None if world.modes.replays is None else replays.summed(world, leaves, traversal)
+        had = None if world.modes.compiling.replays is None else replays.summed(world, leaves, traversal)
         for number, tensor in leaves.items():
             self._add(tensor, arriving(number), at)
         if had is not None:
@@ -631,7 +631,7 @@ class Autograd:
 
     def _tell_graphs(self, event: Backward, reached: set[int], graphs: dict[int, tuple[int, Fact]]) -> None:
         """Note which parameters of wrapped models get gradients with graphs."""
-        averaged = dict.fromkeys(self.world.modes.averaged.values())
+        averaged = dict.fromkeys(self.world.modes.wrapping.averaged.values())
         leaves = tuple(leaf for leaf in averaged if leaf in reached and graphs[leaf][1] == "yes")
         if leaves:
             self.world.writer.emit(GradientsWithGraph(event.at, event.id, leaves))

@@ -88,7 +88,7 @@ from tapecheck.tape import Bind
 
 
 def _print(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    m.world.modes.breaks += 1
+    m.world.modes.compiling.breaks += 1
     replays.read(m.world, only(args, Tensor), node)
     return None
 
@@ -765,7 +765,7 @@ def _vars(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 def _names_of(m: Engine, env: Env) -> Dict:
     """Return the dict that a module has its names in."""
-    m.world.modes.breaks += 1
+    m.world.modes.compiling.breaks += 1
     return Dict(Names(env), slots=env.slots, more=bool(env.starred))
 
 

@@ -27,7 +27,7 @@ def donates(torch: Torch, state: CompiledState, given: Sequence[Value], first: i
     handed = _handed(torch, (result, state.model, *given), memory)
     if handed is None or not _certainly(nodes, inside, roots, first, memory, handed):
         return "no"
-    return both(torch.world.modes.donates, "may" if state.cached else "yes")
+    return both(torch.world.modes.compiling.donates, "may" if state.cached else "yes")
 
 
 def _may_donate(node: Node) -> bool:

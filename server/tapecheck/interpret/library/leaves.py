@@ -104,7 +104,7 @@ def escape(
         torch.autograd.escaped.update(found)
         if not told:
             torch.autograd.left_to(found, node)
-        if world.modes.sharded and not told:
+        if world.modes.wrapping.sharded and not told:
             sharding.given_away(torch, found)
         world.writer.emit(LeafEscape(world.position.site(node), tuple(found), to, told))
     return tuple(found)

@@ -195,7 +195,7 @@ def _tell(
         within = torch.world.position.span_in(cls.module, cls.node) if cls is not None else None
         at = torch.world.position.site(node)
         tensors = (torch.world.graph.leaf_tensors.get(leaf) for leaf in leaves)
-        sharded = all(one is not None and one.storage.id in torch.world.modes.sharded for one in tensors)
+        sharded = all(one is not None and one.storage.id in torch.world.modes.wrapping.sharded for one in tensors)
         told = tuple(dict.fromkeys(leaves))
         torch.world.writer.emit(LeftOut(at, state.number, told, whole, registered, within, sharded, listed, idle))
 

@@ -210,7 +210,7 @@ class Modules:
             for name, value in module.attrs.items():
                 if not isinstance(value, Tensor) or not _is_parameter(layer_of(module), name, value):
                     continue
-                if value.storage.id in self.world.modes.sharded:
+                if value.storage.id in self.world.modes.wrapping.sharded:
                     continue
                 if id(value) not in made:
                     made[id(value)] = self._renewed(value, node)
@@ -622,7 +622,7 @@ class Modules:
         bound.update(kwargs)
         given, parts = bound.get("input"), packed.opened(fact, bound)
         # torch.compile leaves the graph for recurrent layers.
-        self.world.modes.breaks += fact.name in packed.RECURRENT
+        self.world.modes.compiling.breaks += fact.name in packed.RECURRENT
         fact = self._of_call(owner, fact, bound)
         what: OpFact = fact.eval if training is False else fact.train
         groups = self._own_tensors(owner, what, node)

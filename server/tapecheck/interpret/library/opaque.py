@@ -159,7 +159,7 @@ def given_apart(torch: Torch, whole: Unknown, part: Unknown, node: ast.AST) -> N
 def opaque_result(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Return the result of a call that cannot be looked into: it may carry the graph of what went in."""
     _assume(torch, name, args, kwargs, node)
-    torch.world.modes.breaks += 1
+    torch.world.modes.compiling.breaks += 1
     given = leaves.escape(torch, (*args, *kwargs.values()), node, name)
     values = torch.tensors((*args, *kwargs.values()))
     acts = torch.world.position.is_discarded(node) or name == TEXT

@@ -222,9 +222,9 @@ def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Valu
     call.storage = _result_storage(torch, call.fact, bound, target)
     exists = both(plan.exists, world.modes.grad_modes[-1])
     result = call.without_graph(plan) if exists == "no" else call.with_graph(plan, exists)
-    if world.modes.sharded:
+    if world.modes.wrapping.sharded:
         sharding.used(torch, fact.name, call.every, result, node)
-    if world.modes.replays is not None and (call.storage is None or target is not None):
+    if world.modes.compiling.replays is not None and (call.storage is None or target is not None):
         replays.read(world, call.every, node)
     if torch.nn.region is None:
         lay(torch, fact.name.rstrip("_") in _LAID_OTHERWISE, call.every, result)
@@ -706,7 +706,11 @@ def _saves(
             saved.append(Saved(own.id, world.writer.ledger.version(own.id), "result", None, fired))
             continue
         value = every[place]
-        if world.modes.sharded and isinstance(value, Tensor) and value.storage.id in world.modes.sharded:
+        if (
+            world.modes.wrapping.sharded
+            and isinstance(value, Tensor)
+            and value.storage.id in world.modes.wrapping.sharded
+        ):
             continue
         if value is not target:
             if lowered == "yes" and is_parameter(value):
@@ -1043,19 +1047,19 @@ def lay(torch: Torch, otherwise: bool, given: Iterable[Tensor | Unknown], made: 
     nothing of what it is a view of.
     """
     modes, given = torch.world.modes, [*given]
-    if modes.laid is None or not isinstance(made, Tensor):
-        modes.lay(otherwise, given, made)
+    if modes.compiling.laid is None or not isinstance(made, Tensor):
+        modes.compiling.lay(otherwise, given, made)
     elif any(one is not made and one.storage is made.storage for one in given):
         if otherwise or any(laid_otherwise(torch, one) for one in given):
             made.note(Mark.LAID_OTHERWISE)
     else:
-        modes.lay(otherwise or any(laid_otherwise(torch, one) for one in given), given, made)
+        modes.compiling.lay(otherwise or any(laid_otherwise(torch, one) for one in given), given, made)
 
 
 def laid_otherwise(torch: Torch, value: Tensor | Unknown) -> bool:
     """Whether a tensor may have another layout than most, or a single row."""
     data = noted_tensor(value, Mark.DATA_OF)
-    laid = torch.world.modes.laid or ()
+    laid = torch.world.modes.compiling.laid or ()
     return (
         marked(value, Mark.LAID_OTHERWISE)
         or (value.storage is not None and value.storage.id in laid)

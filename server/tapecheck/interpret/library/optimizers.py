@@ -240,7 +240,7 @@ class Optimizers:
                 # It is given the scale, and divides the gradients by it itself.
                 scalers.divided(self.world, owner, node)
             self._note_step(state, node)
-            if self.world.modes.sharded:
+            if self.world.modes.wrapping.sharded:
                 sharding.stepped(self.torch, state.params, node)
             self._fill(owner)
             bumps, recorded = self._bumps(owner), state.recorded

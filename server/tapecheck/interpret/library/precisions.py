@@ -79,7 +79,7 @@ def given(world: World, kwargs: Kwargs) -> str | Unknown:
     kind = kwargs.get("dtype")
     if kind is not None:
         made = _METHODS.get(path_of(kind).removeprefix("torch."), Unknown.plain("dtype"))
-        world.modes.unlike |= made != "float" and not is_whole(path_of(kind))
+        world.modes.compiling.unlike |= made != "float" and not is_whole(path_of(kind))
         return made
     return Unknown.plain("dtype") if world.modes.precision_is_set else "float"
 
@@ -101,7 +101,7 @@ def _is_written(value: Value) -> bool:
 
 def copied(torch: Torch, owner: Tensor, name: str | Unknown | None, node: ast.AST) -> Value:
     """Return a copy of a tensor, with a type of its own."""
-    torch.world.modes.unlike |= name is not None
+    torch.world.modes.compiling.unlike |= name is not None
     copy = torch.op("clone", [owner], {}, node)
     if isinstance(copy, Tensor):
         copy.extra = {Mark.PRECISION: of(owner) if name is None else name}
@@ -115,7 +115,7 @@ def converted(torch: Torch, owner: Tensor, name: str | Unknown, node: ast.AST) -
     has = of(owner)
     if isinstance(has, str) and isinstance(name, str):
         return owner if has == name else copied(torch, owner, name, node)
-    torch.world.modes.unlike = True
+    torch.world.modes.compiling.unlike = True
     if owner.graph == "no" and not owner.cuts:
         # Data is most often of the type set by default.
         return owner if name == "float" else copied(torch, owner, name, node)

@@ -185,7 +185,7 @@ class Libraries:
             wrappers.configured_eager(self.torch, path_of(owner) or "", node.targets[0].attr, value)
         if (path_of(owner) or "").startswith("torch._dynamo."):
             # It may say for which sizes something is compiled.
-            self.torch.world.modes.compiles_as_usual = False
+            self.torch.world.modes.compiling.as_usual = False
         if is_unseen(owner):
             leaves.scaling_escapes(self.torch, (value,), node, (ScalerState, OptimizerState))
         elif state_of(owner, ScalerState) is not None:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import CompiledState
 from tapecheck.interpret.state import World
-from tapecheck.interpret.state.modes import Replays
+from tapecheck.interpret.state.compiling import Replays
 from tapecheck.interpret.values import Args, Dict, Kwargs, Mark, Tensor, Unknown, Value, concrete, only, only_tensors
 from tapecheck.tape import Overwritten, Site
 from tapecheck.tape.ledger import Traversal
@@ -40,11 +40,11 @@ def running(torch: Torch, state: CompiledState, given: Sequence[Value], node: as
     world = torch.world
     results: list[Value] = []
     on_host = any(value.noted(Mark.ON_HOST) for value in only_tensors(torch.tensors(tuple(given))))
-    before = world.modes.replays
+    before = world.modes.compiling.replays
     if not state.replayed or on_host or (before is not None and before.running):
         yield results
         return
-    replays = world.modes.replays = before or Replays()
+    replays = world.modes.compiling.replays = before or Replays()
     _begin(replays, world.position.site(node))
     if not state.broken:
         # It takes the memory of what it is given from an earlier call before it reads that.
@@ -77,14 +77,14 @@ def _begin(replays: Replays, site: Site) -> None:
 
 def mark(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """`torch.compiler.cudagraph_mark_step_begin()`."""
-    replays = torch.world.modes.replays = torch.world.modes.replays or Replays()
+    replays = torch.world.modes.compiling.replays = torch.world.modes.compiling.replays or Replays()
     replays.marks = replays.marked = True
     return None
 
 
 def read(world: World, values: Iterable[Tensor | Unknown], node: ast.AST) -> None:
     """Note that an operation reads tensors."""
-    replays = world.modes.replays
+    replays = world.modes.compiling.replays
     if replays is None or replays.running:
         return
     for value in only(list(values), Tensor):
@@ -100,8 +100,8 @@ def asked(world: World, owner: Tensor, name: str, node: ast.AST) -> None:
     """Note that a method of a tensor is called, for what is no operation."""
     if name in _NUMBERS:
         read(world, [owner], node)
-    elif name in _COPIES and world.modes.replays is not None:
-        world.modes.replays.outputs.pop(owner.storage.id, None)
+    elif name in _COPIES and world.modes.compiling.replays is not None:
+        world.modes.compiling.replays.outputs.pop(owner.storage.id, None)
 
 
 # -- gradients --------------------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ def asked(world: World, owner: Tensor, name: str, node: ast.AST) -> None:
 
 def walked(world: World, traversal: Traversal) -> None:
     """Note that a backward has walked what a call built: it waits no longer."""
-    replays = world.modes.replays
+    replays = world.modes.compiling.replays
     if replays is not None and replays.pending:
         regions = world.writer.ledger.regions
         replays.pending = not any(
@@ -122,7 +122,7 @@ def summed(world: World, leaves: Mapping[int, Tensor], traversal: Traversal) -> 
 
     What it adds to a gradient of theirs which a later call has overwritten is noted.
     """
-    replays = world.modes.replays
+    replays = world.modes.compiling.replays
     if replays is None or not replays.calls:
         return set()
     users = _users(world, replays, traversal)
@@ -133,7 +133,7 @@ def summed(world: World, leaves: Mapping[int, Tensor], traversal: Traversal) -> 
             at, name = traversal.backward.at, tensor.name
             world.writer.emit(Overwritten(at, "gradient", by, replays.began[generation], number, name))
             break
-    averaged = world.modes.averaged
+    averaged = world.modes.wrapping.averaged
     elsewhere = {number for number in leaves if leaves[number].storage.id in averaged}
     return {number for number in from_graphs - elsewhere if leaves[number].grad is None}
 
@@ -152,7 +152,7 @@ def _users(world: World, replays: Replays, traversal: Traversal) -> dict[int, se
 
 def given(world: World, leaves: Mapping[int, Tensor], had_none: set[int], at: Site) -> None:
     """Note which gradients lie in the memory of CUDA graphs."""
-    replays = world.modes.replays
+    replays = world.modes.compiling.replays
     if replays is not None:
         generation = len(replays.began)
         replays.gradients.update((number, (leaves[number].grad, at, generation)) for number in had_none)

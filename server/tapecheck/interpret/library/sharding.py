@@ -51,16 +51,16 @@ def sharded(torch: Torch, given: list[Instance], args: Args, kwargs: Kwargs, nod
     world = torch.world
     own: list[Tensor] = []
     for each in given:
-        own += [one for _, one in torch.nn.named_parameters(each) if one.storage.id not in world.modes.sharded]
+        own += [one for _, one in torch.nn.named_parameters(each) if one.storage.id not in world.modes.wrapping.sharded]
     reshards = concrete(argument(args, kwargs, 2, "reshard_after_forward"))
     leaves = tuple(tensor.node for tensor in own if tensor.node is not None)
-    world.modes.wrappers += 1
-    state = ShardState(world.modes.wrappers, given[0], leaves, None if reshards is None else _switch(reshards))
+    world.modes.wrapping.wrappers += 1
+    state = ShardState(world.modes.wrapping.wrappers, given[0], leaves, None if reshards is None else _switch(reshards))
     # Of several modules the first one to be called gathers for all.
     state.hidden = len(given) > 1
     for each in given:
         _give_state(torch, each, state)
-    world.modes.sharded.update(tensor.storage.id for tensor in own)
+    world.modes.wrapping.sharded.update(tensor.storage.id for tensor in own)
     torch.nn.shards.update((tensor.storage.id, state) for tensor in own)
     complete: Fact = "no" if any(torch.nn.open_ended(each) for each in given) else "yes"
     world.writer.emit(Wrapper(state.number, world.position.site(node), leaves, complete=complete, sharded=True))
@@ -93,12 +93,12 @@ def running(torch: Torch, state: ShardState, node: ast.AST) -> Iterator[list[Val
     world = torch.world
     results: list[Value] = []
     _gather(torch, state, node)
-    world.modes.gathering += 1
+    world.modes.wrapping.gathering += 1
     first = world.writer.last_id
     try:
         yield results
     finally:
-        world.modes.gathering -= 1
+        world.modes.wrapping.gathering -= 1
         state.gathered = _LEFT[state.reshards or "may"]
     outputs = only_tensors(torch.tensors(results[0])) if results else []
     roots = tuple(dict.fromkeys(value.node for value in outputs if value.node is not None))
@@ -112,11 +112,11 @@ def _gather(torch: Torch, state: ShardState, node: ast.AST) -> None:
     """Gather the parameters of a module that is about to run; raises where torch finds it too late for that."""
     world = torch.world
     if state.reshards is None:
-        state.reshards = "yes" if world.modes.gathering else "no"
+        state.reshards = "yes" if world.modes.wrapping.gathering else "no"
     if state.first is None and any(inner.rooted for inner in state.inner.values()):
         world.writer.emit(ShardUse(world.position.site(node), None, None, "late"))
         torch.fail(node, "FSDP state has already been lazily initialized")
-    state.rooted = not world.modes.gathering
+    state.rooted = not world.modes.wrapping.gathering
     for inner in state.inner.values():
         # Only the outermost module keeps what it has gathered.
         inner.reshards = inner.reshards or "yes"
@@ -170,7 +170,7 @@ def in_shards(torch: Torch, value: Value) -> bool:
         return False
     state = torch.nn.shards.get(value.storage.id)
     if state is None:
-        return value.storage.id in torch.world.modes.of_shards
+        return value.storage.id in torch.world.modes.wrapping.of_shards
     return state.gathered == "no" and not state.hidden
 
 
@@ -181,7 +181,7 @@ def used(torch: Torch, name: str, every: list[Tensor | Unknown], result: Value, 
     if not shards or not isinstance(result, Tensor):
         return
     first = shards[0]
-    leaf = world.modes.of_shards.get(first.storage.id, first.node)
+    leaf = world.modes.wrapping.of_shards.get(first.storage.id, first.node)
     others = [value for value in every if value not in shards]
     if others and _are_data(others):
         if _runs_through_weight(name) and every[0] in others and not _is_gradient(every[0]):
@@ -189,7 +189,7 @@ def used(torch: Torch, name: str, every: list[Tensor | Unknown], result: Value, 
             torch.fail(node, "got mixed torch.Tensor and DTensor")
         elif name in _SUMS and result.node is not None and any(value.requires() == "yes" for value in others):
             world.writer.emit(ShardUse(world.position.site(node), leaf, result.node, "sum"))
-    world.modes.of_shards.setdefault(result.storage.id, leaf)
+    world.modes.wrapping.of_shards.setdefault(result.storage.id, leaf)
 
 
 def _runs_through_weight(name: str) -> bool:
@@ -208,7 +208,7 @@ def _is_gradient(value: Tensor | Unknown) -> bool:
 def asked(torch: Torch, wanted: Iterable[Value], event: Backward, node: ast.AST) -> None:
     """Note that `autograd.grad` is asked for the gradients of shards: the graph leads to what was gathered of them."""
     world = torch.world
-    if not world.modes.sharded or world.modes.of_shards or event.allow_unused:
+    if not world.modes.wrapping.sharded or world.modes.wrapping.of_shards or event.allow_unused:
         return
     found = next((value for value in wanted if isinstance(value, Tensor) and in_shards(torch, value)), None)
     if found is not None and all(root.graph == "yes" for root in event.roots):

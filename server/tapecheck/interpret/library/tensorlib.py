@@ -224,7 +224,7 @@ def _perhaps_switch(torch: Torch, owner: Tensor, wanted: Unknown, node: ast.AST)
 
 def method(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Call a method of a tensor."""
-    if torch.world.modes.replays is not None:
+    if torch.world.modes.compiling.replays is not None:
         replays.asked(torch.world, owner, name, node)
     known = _METHODS.get(name)
     if known is not None:

@@ -186,9 +186,9 @@ class Torch:
             visible.called(self, path, given, node)
         self.world.modes.settings += not name.startswith(_SETS_NOTHING)
         if name.startswith(("_dynamo.", "compiler.")) and not name.rpartition(".")[2].startswith("is_"):
-            self.world.modes.compiles_as_usual = False
+            self.world.modes.compiling.as_usual = False
             # `torch._dynamo.config.patch(disable=True)` and its like.
-            self.world.modes.eager = self.world.modes.eager or "disable" in kwargs
+            self.world.modes.compiling.eager = self.world.modes.compiling.eager or "disable" in kwargs
         return Unknown("result") if name.startswith(_GRAPHLESS) and not across else NO_MODEL
 
     def _method(self, path: str, args: Args, node: ast.AST) -> Value:

@@ -125,23 +125,25 @@ def averaged(
         every += torch.nn.replaced_parameters(model)
     parameters = [tensor for tensor in every if tensor.graph != "no"]
     leaves = tuple(tensor.node for tensor in parameters if tensor.node is not None)
-    torch.world.modes.averaged.update((each.storage.id, each.node) for each in parameters if each.node is not None)
+    torch.world.modes.wrapping.averaged.update(
+        (each.storage.id, each.node) for each in parameters if each.node is not None
+    )
     open_ended = isinstance(model, Unknown) or torch.nn.open_ended(model)
     world = torch.world
-    world.modes.wrappers += 1
-    state = ParallelState(world.modes.wrappers, model, (unused, static, several), complete=not open_ended)
+    world.modes.wrapping.wrappers += 1
+    state = ParallelState(world.modes.wrapping.wrappers, model, (unused, static, several), complete=not open_ended)
     state.frozen = frozenset(tensor.storage.id for tensor in every if tensor.graph == "no")
     owner = _around(model, "module", PARALLEL if several == "yes" else PREPARED)
     owner.state = state
     complete: Fact = "no" if open_ended else "yes"
-    at, alone = world.position.site(node), world.modes.alone
+    at, alone = world.position.site(node), world.modes.wrapping.alone
     world.writer.emit(Wrapper(state.number, at, leaves, unused, static, complete, several, alone=alone))
     return owner
 
 
 def grouped(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """`torch.distributed.init_process_group(..., world_size=1)`: one process has nobody to average with."""
-    torch.world.modes.alone = known_int(argument(args, kwargs, 3, "world_size", -1)) == 1
+    torch.world.modes.wrapping.alone = known_int(argument(args, kwargs, 3, "world_size", -1)) == 1
     return None
 
 
@@ -214,7 +216,7 @@ def collective(torch: Torch, path: str, args: Args, node: ast.AST) -> None:
 def _leaves(world: World, given: list[Tensor]) -> dict[int, None]:
     """Return the parameters of wrapped models among tensors, or whose memory these are: `parameter.data`."""
     # What became trainable after the wrapping is averaged by nobody but the program.
-    averaged = world.modes.averaged | world.modes.unwatched
+    averaged = world.modes.wrapping.averaged | world.modes.wrapping.unwatched
     found = [averaged.get(value.storage.id) for value in given]
     cuts = [world.writer.ledger.cuts[number] for value in given for number in value.cuts]
     found += [leaf for cut in cuts if cut.how in ("data", "detach") for leaf in cut.nodes if leaf in averaged.values()]
@@ -236,8 +238,8 @@ def compiled(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 def watch_layouts(world: World) -> None:
     """Keep from now on which tensors may be laid out otherwise than most: compiled code is made for a layout."""
-    if world.modes.laid is None:
-        world.modes.laid = set()
+    if world.modes.compiling.laid is None:
+        world.modes.compiling.laid = set()
 
 
 def compile_(target: Value, options: Kwargs) -> Value:
@@ -295,7 +297,7 @@ def call_in_place(
     torch.compile leaves the code of torch.nn alone, so that it is the forwards of the program in it that are compiled.
     A module of torch.nn with hooks may be compiled or not: that hangs on what was called before.
     """
-    if modules.world.modes.eager:
+    if modules.world.modes.compiling.eager:
         return modules.forward(owner, args, kwargs, node)
     outer = modules.compiling
     own = wrapped(owner) is None and modules.has_own_forward(owner)
@@ -325,7 +327,7 @@ def synced(owner: Value, name: str, value: Value) -> None:
 def configured(torch: Torch, path: str, name: str, value: Value) -> None:
     """Take `torch._functorch.config.donated_buffer = value` for what it says of backwards that are compiled later."""
     if (path, name) == (_SETTINGS, _DONATING):
-        torch.world.modes.donates = fact_of(value)
+        torch.world.modes.compiling.donates = fact_of(value)
 
 
 def patched(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Context:
@@ -340,12 +342,12 @@ def patched(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Context:
     before: list[Fact] = []
 
     def enter(machine: object) -> Value:
-        before.append(modes.donates)
-        modes.donates = modes.donates if value is None else fact_of(value)
+        before.append(modes.compiling.donates)
+        modes.compiling.donates = modes.compiling.donates if value is None else fact_of(value)
         return None
 
     def leave(machine: object, raised: object) -> None:
-        modes.donates = before.pop() if before else "yes"
+        modes.compiling.donates = before.pop() if before else "yes"
 
     return Context(enter, leave)
 
@@ -364,17 +366,17 @@ def set_stance(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value
     Under any but the default one, some calls or all run what they compiled as it is written.
     """
     modes = torch.world.modes
-    modes.compiles_as_usual = False
+    modes.compiling.as_usual = False
     usual = known_text(argument(args, kwargs, 0, "stance", "default")) == "default"
-    eager, before = not usual or kwargs.get("force_backend") is not None, modes.eager
+    eager, before = not usual or kwargs.get("force_backend") is not None, modes.compiling.eager
 
     def enter(machine: object) -> Value:
-        modes.eager = eager
+        modes.compiling.eager = eager
         modes.settings += 1
         return None
 
     def leave(machine: object, raised: object) -> None:
-        modes.eager = before
+        modes.compiling.eager = before
         modes.settings += 1
 
     enter(torch.machine)
@@ -384,7 +386,7 @@ def set_stance(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value
 def configured_eager(torch: Torch, path: str, name: str, value: Value) -> None:
     """Take `torch._dynamo.config.disable = True` for what it says of all that is compiled."""
     if (path, name) == ("torch._dynamo.config", "disable"):
-        torch.world.modes.eager = concrete(value) is not False
+        torch.world.modes.compiling.eager = concrete(value) is not False
 
 
 # -- calls ------------------------------------------------------------------------------------------------------------
@@ -459,7 +461,7 @@ def _through(modules: Modules, state: ParallelState, called: Value, args: Args, 
 
 def _late(torch: Torch, state: ParallelState) -> tuple[int, ...]:
     """Return the parameters of a wrapped model that were frozen, or not there, when it was wrapped."""
-    averaged = torch.world.modes.averaged
+    averaged = torch.world.modes.wrapping.averaged
     leaves = set(averaged.values())
     late = {
         each.storage.id: each.node
@@ -468,17 +470,17 @@ def _late(torch: Torch, state: ParallelState) -> tuple[int, ...]:
         and (state.complete or each.storage.id in state.frozen)
         and each.storage.id not in averaged and each.node not in leaves
     }  # fmt: skip
-    torch.world.modes.unwatched.update(late)
+    torch.world.modes.wrapping.unwatched.update(late)
     return tuple(late.values())
 
 
 def call_compiled(torch: Torch, state: CompiledState, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Call a compiled model or function."""
-    if torch.world.modes.eager:
+    if torch.world.modes.compiling.eager:
         return torch.machine.call(state.model, args, kwargs, node)
     given = (*args, *kwargs.values())
     sizes = tuple(map(_size, torch.tensors(given)))
-    static = not torch.world.modes.compiles_as_usual or dict(state.asked).get("dynamic") not in (None, True)
+    static = not torch.world.modes.compiling.as_usual or dict(state.asked).get("dynamic") not in (None, True)
     state.resized = not static and torch.nn.region is None and _runs_any_size(torch, state, sizes, given, node)
     state.sized = sizes if static else ()
     with replays.running(torch, state, given, node) as results:
@@ -501,7 +503,7 @@ def _runs_any_size(torch: Torch, state: CompiledState, sizes: Sizes, given: Sequ
     """
     modes = torch.world.modes
     # Others of one class run the same code.
-    codes = modes.sizes.setdefault(_text_of(torch, state.model), [])
+    codes = modes.compiling.sizes.setdefault(_text_of(torch, state.model), [])
     key: object = None
     for one in reversed(codes):
         if _opposed(one.grad_mode, modes.grad_mode):
@@ -516,7 +518,7 @@ def _runs_any_size(torch: Torch, state: CompiledState, sizes: Sizes, given: Sequ
                 codes.append(one)
                 return True
     # What sizes there were is remembered for the code, whatever it was compiled with.
-    seen = modes.given.setdefault(_forward_of(torch, state.model), set())
+    seen = modes.compiling.given.setdefault(_forward_of(torch, state.model), set())
     any_size = not _specialised(sizes) and any(_differ(sizes, before) for before in seen)
     seen.add(sizes)
     key = (key or _guards(torch, state, given, node)) if any_size else None
@@ -554,7 +556,7 @@ def _region(
     world = torch.world
     watch_layouts(world)
     guards = _guards(torch, state, given, node)
-    first, begun, breaks = world.writer.last_id, len(world.writer.tape.events), world.modes.breaks
+    first, begun, breaks = world.writer.last_id, len(world.writer.tape.events), world.modes.compiling.breaks
     memory = world.writer.last_storage
     outer, torch.nn.region = torch.nn.region, state
     try:
@@ -564,7 +566,7 @@ def _region(
     for value in torch.tensors(result) if outer is None else ():
         operations.lay(torch, False, torch.tensors((*given,)), value)
     if world.writer.last_id != first:
-        if not state.whole and (world.modes.breaks != breaks or _broken(world, begun)):
+        if not state.whole and (world.modes.compiling.breaks != breaks or _broken(world, begun)):
             state.broken = True
         whole: Fact = "may" if state.broken else state.certain
         donates = donation.donates(torch, state, given, first, memory, result)
@@ -591,7 +593,7 @@ def _guards(torch: Torch, state: CompiledState, given: Sequence[Value], node: as
     inside = torch.nn.modules(state.model) if isinstance(state.model, Instance) else ()
     code = _forward_of(torch, state.model)
     if any(operations.laid_otherwise(torch, one) for one in torch.tensors((*given,))):
-        modes.mixed.add(code)
+        modes.compiling.mixed.add(code)
     kept = tuple(
         (name, _guard(torch, value, node, whole=True)) for _, module in inside for name, value in module.attrs.items()
         if isinstance(value, (Tensor, Unknown)) or is_number(value) or (name == "training" and _asks(module))
@@ -603,7 +605,7 @@ def _guards(torch: Torch, state: CompiledState, given: Sequence[Value], node: as
     )  # fmt: skip
     held = tuple(one for one in lists if _may_read(inside, one[0])) if lists else ()
     made = tuple(_made_with(torch.world, module) for _, module in inside)
-    mixed = code in modes.mixed
+    mixed = code in modes.compiling.mixed
     return modes.settings, kept, held, made, tuple(_guard(torch, value, node, mixed=mixed) for value in given)
 
 
@@ -663,7 +665,7 @@ def _guard(torch: Torch, value: Value, node: ast.AST, *, whole: bool = False, mi
         return int
     modes = torch.world.modes
     if isinstance(value, Tensor):
-        alike = value.dtype == "float" and not modes.unlike and not operations.laid_otherwise(torch, value)
+        alike = value.dtype == "float" and not modes.compiling.unlike and not operations.laid_otherwise(torch, value)
         if whole:
             return Tensor, value.precision() or ("float" if alike else None)
         if alike and not mixed:
@@ -675,7 +677,7 @@ def _guard(torch: Torch, value: Value, node: ast.AST, *, whole: bool = False, mi
 
 
 def _numbered(world: World, guards: tuple[object, ...]) -> int:
-    known = world.modes.guards
+    known = world.modes.compiling.guards
     return known.setdefault(guards, len(known) + 1)
 
 
@@ -691,7 +693,7 @@ def _code_of(torch: Torch, state: CompiledState, first: int, given: Sequence[Val
     shape = tuple((node.op, len(node.inputs), len(node.saved)) for node in nodes if node is not None)
     kinds = tuple(map(_kind, given))
     key = _text_of(torch, model), state.asked, shape, state.resized, state.sized, world.modes.autocast, kinds
-    codes = world.modes.codes
+    codes = world.modes.compiling.codes
     return codes.setdefault(key, (len(codes) + 1, model))[0]
 
 

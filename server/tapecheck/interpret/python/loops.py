@@ -460,7 +460,7 @@ def _next_kept(loop: _Loop, stream: Stream, index: int, length: int, element: Va
 
 def _next_sized(loop: _Loop, stream: Stream, index: int, length: int, element: Value) -> int | None:
     """Return the place of the next element of another size, where something is compiled for those of a loop."""
-    if loop.world.modes.laid is None:
+    if loop.world.modes.compiling.laid is None:
         return None
     size = _size_of(element)
     places = range(index, min(length, limits.MODEL_ITERATIONS))

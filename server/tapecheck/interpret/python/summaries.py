@@ -258,7 +258,7 @@ def _mode(machine: Engine, function: int) -> tuple[Hashable, ...]:
         machine.handlers > 0, modes.block_calls is None, modes.cut_site is None, world.graph.gradients_cut,
         world.graph.leaves_changed, bool(world.position.iteration), world.stores.classes,
         machine.world.calls.running.count(function), machine.world.calls.depth > limits.NEAR_DEPTH,
-        len(modes.laid or ()),
+        len(modes.compiling.laid or ()),
     )  # fmt: skip
 
 
@@ -290,7 +290,7 @@ class _Watch:
         self.settled = len(machine.world.knowledge.settled)
         self.facts, self.tested = len(machine.world.knowledge.facts), machine.world.knowledge.asked
         self.begun = self.ended = _point(machine.world)
-        self.work, self.breaks = machine.world.budget.work, machine.world.modes.breaks
+        self.work, self.breaks = machine.world.budget.work, machine.world.modes.compiling.breaks
         self.spent = 0
         """What the call has taken, in units of work."""
         self.results: list[str] = []
@@ -302,7 +302,7 @@ class _Watch:
         return (
             len(world.omissions.mistakes), world.graph.unknown_made,
             tuple(modes.grad_modes), modes.off_at, modes.settings,
-            len(modes.laid or ()), world.stores.attributes,
+            len(modes.compiling.laid or ()), world.stores.attributes,
             len(modes.checkpointed),
             self.machine.library.left_behind(),
         )  # fmt: skip
@@ -336,7 +336,7 @@ class _Watch:
             self.begun, self.ended, events, given.held, self.numbers, made, reads, _parts_read(reads), provisional,
             self._stored(), call, world.position.call_stack, world.position.iteration, shapes, tests,
             _speaks(events, given.names, self.results), world.knowledge.asked - self.tested,
-            world.modes.breaks - self.breaks, decisions, self.standing, world.modes.unlike,
+            world.modes.compiling.breaks - self.breaks, decisions, self.standing, world.modes.compiling.unlike,
         )  # fmt: skip
 
     def _stored(self) -> list[tuple[int | None, int | None]]:
@@ -608,8 +608,8 @@ class _Again:
             ended.ids - begun.ids, ended.storages - begun.storages, ended.cuts - begun.cuts, ended.loops - begun.loops
         )
         world.position.advance(ended.clock - begun.clock, ended.stamp - begun.stamp - 1)
-        world.modes.breaks += summary.breaks
-        world.modes.unlike = world.modes.unlike or summary.unlike
+        world.modes.compiling.breaks += summary.breaks
+        world.modes.compiling.unlike = world.modes.compiling.unlike or summary.unlike
         world.knowledge.asked += summary.tests_made
         for decision in summary.decisions:
             world.choices.repeat(decision)

@@ -4,12 +4,13 @@ from tapecheck.interpret.state.budget import Budget, Cancelled, Exhausted
 from tapecheck.interpret.state.calls import Calls
 from tapecheck.interpret.state.choices import Asked, Choices, Place, Policy
 from tapecheck.interpret.state.comparisons import Comparisons, Count, Growth, Guard
+from tapecheck.interpret.state.compiling import Order, SizedCode, Sizes
 from tapecheck.interpret.state.cuts import cuts_of, merge_cuts
 from tapecheck.interpret.state.graph import GraphBuilder
 from tapecheck.interpret.state.history import LoopHistory, LoopKey, Row
 from tapecheck.interpret.state.knowledge import Knowledge
 from tapecheck.interpret.state.loops import Loops
-from tapecheck.interpret.state.modes import Modes, Order, SizedCode, Sizes
+from tapecheck.interpret.state.modes import Modes
 from tapecheck.interpret.state.position import Frame, Position
 from tapecheck.interpret.state.world import World
 from tapecheck.interpret.state.writer import TapeWriter
