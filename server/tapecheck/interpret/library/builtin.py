@@ -346,13 +346,9 @@ def _list(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _tuple(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    count, cut = _counted(m, args, node), _cut_short(args)
-    items, rest = m.gathered(args[0], node) if args else ([], 0)
-    if not rest and cut == 0:
-        return tuple(items)
-    made = measured(m.new_list(items, node, rest), count)
-    made.cut = cut
-    return made
+    made = _list(m, args, kwargs, node)
+    # One whose elements are all known is a tuple of Python's.
+    return tuple(made.items) if isinstance(made, List) and not made.more and made.cut == 0 else made
 
 
 def _set(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

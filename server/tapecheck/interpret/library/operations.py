@@ -706,11 +706,7 @@ def _saves(
             saved.append(Saved(own.id, world.writer.ledger.version(own.id), "result", None, fired))
             continue
         value = every[place]
-        if (
-            world.modes.wrapping.sharded
-            and isinstance(value, Tensor)
-            and value.storage.id in world.modes.wrapping.sharded
-        ):
+        if isinstance(value, Tensor) and value.storage.id in world.modes.wrapping.sharded:
             continue
         if value is not target:
             if lowered == "yes" and is_parameter(value):

@@ -182,7 +182,6 @@ class Libraries:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
             wrappers.synced(owner, node.targets[0].attr, value)
             wrappers.configured(self.torch, path_of(owner) or "", node.targets[0].attr, value)
-            wrappers.configured_eager(self.torch, path_of(owner) or "", node.targets[0].attr, value)
         if (path_of(owner) or "").startswith("torch._dynamo."):
             # It may say for which sizes something is compiled.
             self.torch.world.modes.compiling.as_usual = False

@@ -417,19 +417,13 @@ def call_wrapped(torch: Torch, wrapped: Wrapped, args: Args, kwargs: Kwargs, nod
             modes.inference = inference
             if outermost:
                 modes.cut_site = None
-    if wrapped.kind in _AUTOCASTS:
-        context = autocast(_AUTOCASTS[wrapped.kind])
+    context = autocast(_AUTOCASTS[wrapped.kind]) if wrapped.kind in _AUTOCASTS else wrapped.state
+    if isinstance(context, Context):
         context.enter(torch.machine)
         try:
             return torch.machine.call(wrapped.function, args, kwargs, node)
         finally:
             context.leave(torch.machine, None)
-    if isinstance(wrapped.state, wrappers.Stance):
-        wrapped.state.enter(torch.machine)
-        try:
-            return torch.machine.call(wrapped.function, args, kwargs, node)
-        finally:
-            wrapped.state.leave(torch.machine, None)
     if isinstance(wrapped.state, CompiledState):
         return wrappers.call_compiled(torch, wrapped.state, args, kwargs, node)
     return torch.machine.call(wrapped.function, args, kwargs, node)

@@ -325,9 +325,13 @@ def synced(owner: Value, name: str, value: Value) -> None:
 
 
 def configured(torch: Torch, path: str, name: str, value: Value) -> None:
-    """Take `torch._functorch.config.donated_buffer = value` for what it says of backwards that are compiled later."""
+    """Take `torch._functorch.config.donated_buffer = value` for what it says of backwards that are compiled later, and
+    `torch._dynamo.config.disable = True` for what it says of all that is compiled.
+    """
     if (path, name) == (_SETTINGS, _DONATING):
         torch.world.modes.compiling.donates = fact_of(value)
+    elif (path, name) == ("torch._dynamo.config", "disable"):
+        torch.world.modes.compiling.eager = concrete(value) is not False
 
 
 def patched(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Context:
@@ -381,12 +385,6 @@ def set_stance(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value
 
     enter(torch.machine)
     return Stance(enter, leave)
-
-
-def configured_eager(torch: Torch, path: str, name: str, value: Value) -> None:
-    """Take `torch._dynamo.config.disable = True` for what it says of all that is compiled."""
-    if (path, name) == ("torch._dynamo.config", "disable"):
-        torch.world.modes.compiling.eager = concrete(value) is not False
 
 
 # -- calls ------------------------------------------------------------------------------------------------------------
