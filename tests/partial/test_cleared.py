@@ -6,14 +6,13 @@ both.
 
 from __future__ import annotations
 
-import sys
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from tapecheck.check import check
 from tapecheck.source import from_text
+from tests.partial.unseen import runs
 
 torch = pytest.importorskip("torch")
 
@@ -80,16 +79,7 @@ def fails(text: str, *, clears: bool) -> bool:
 
         zero_grad = __call__ = turn
 
-    module = ModuleType("hidden")
-    vars(module).update(turn=turn, Owner=Owner)
-    sys.modules["hidden"] = module
-    try:
-        exec(text, {})
-    except RuntimeError:
-        return True
-    finally:
-        del sys.modules["hidden"]
-    return False
+    return not runs(text, turn=turn, Owner=Owner)
 
 
 @pytest.mark.parametrize("place", ["before", "between"])

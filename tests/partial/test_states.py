@@ -6,13 +6,12 @@ Torch runs each program: those that detach what they keep run to their end, the 
 from __future__ import annotations
 
 import itertools
-import sys
-from types import ModuleType
 
 import pytest
 
 from tapecheck.check import check
 from tapecheck.source import from_text
+from tests.partial.unseen import runs
 
 torch = pytest.importorskip("torch")
 
@@ -63,21 +62,10 @@ WRONG = {
 BEGIN = {"zeros": "states[name] = torch.zeros(p.shape)", "alike": "states[name] = torch.zeros_like(p)"}
 
 
-def runs(text: str) -> bool:
+def runs_here(text: str) -> bool:
     """Return whether a program with its hidden code runs to its end."""
-    module = ModuleType("hidden")
-    vars(module).update(
-        build=lambda: torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Tanh(), torch.nn.Linear(3, 2)),
-        numbers=lambda: iter(range(9)),
-    )
-    sys.modules["hidden"] = module
-    try:
-        exec(text, {})
-    except RuntimeError:
-        return False
-    finally:
-        del sys.modules["hidden"]
-    return True
+    net = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Tanh(), torch.nn.Linear(3, 2))
+    return runs(text, build=lambda: net, numbers=lambda: iter(range(9)))
 
 
 def told(text: str) -> set[tuple[str, bool]]:
@@ -88,7 +76,7 @@ def told(text: str) -> set[tuple[str, bool]]:
 @pytest.mark.parametrize("way, named, begin", [*itertools.product(RIGHT, NAMED, BEGIN)])
 def test_a_state_that_is_detached_is_walked_once(way: str, named: str, begin: str) -> None:
     text = PROGRAM.format(named=NAMED[named], begin=BEGIN[begin], keep=RIGHT[way], read="states[name]")
-    assert runs(text)
+    assert runs_here(text)
     # The names may be others in each round, for all that is known: what is kept would grow, then.
     assert told(text) <= {("TAPE201", False)}
 
@@ -96,7 +84,7 @@ def test_a_state_that_is_detached_is_walked_once(way: str, named: str, begin: st
 @pytest.mark.parametrize("way, begin", [*itertools.product(WRONG, BEGIN)])
 def test_a_state_that_is_not_detached_is_walked_again(way: str, begin: str) -> None:
     text = PROGRAM.format(named=NAMED["names"], begin=BEGIN[begin], keep=WRONG[way], read="states[name]")
-    assert not runs(text)
+    assert not runs_here(text)
     assert {code for code, _ in told(text)} & {"TAPE101", "TAPE102"}
 
 
