@@ -136,7 +136,8 @@ def test_what_only_the_run_shows_is_found(
 
 def test_why_one_process_shows_nothing_is_said(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
-    joined = 'dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)'
+    size = 'int(__import__("os").environ.get("WORLD_SIZE", "1"))'
+    joined = f'dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size={size})'
     text = PROGRAM.format(seed="0", call="model.module").replace('dist.init_process_group("gloo")', joined)
     script.write_text(text)
     found = check(read_source(str(script))).findings
