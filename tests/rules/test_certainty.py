@@ -684,3 +684,24 @@ def test_what_is_assumed_of_each_element_is_said_once() -> None:
     (finding,) = check(from_text(LINES, "evaluate.py")).findings
     said = [(one.kind, one.at, one.text) for one in finding.rests_on]
     assert len(said) == len(set(said)) < 8
+
+
+BEHIND = """\
+import torch
+from elsewhere import FLAG
+
+w = torch.ones(2, requires_grad=True)
+y = (w * w).sum()
+for i in range(3):
+    torch.autograd.grad(y, w, retain_graph=i < 1)
+for step in range(3):
+    loss = (w * w).sum()
+    loss.backward(retain_graph={flag})
+"""
+
+
+@pytest.mark.parametrize(("flag", "certain"), [("True", True), ("FLAG", False)])
+def test_what_is_behind_a_backward_that_fails_rests_on_what_is_assumed_there(flag: str, *, certain: bool) -> None:
+    raised, needless = found(BEHIND.format(flag=flag))
+    assert (raised.code, raised.certain) == ("TAPE101", True)
+    assert (needless.code, needless.certain) == ("TAPE301", certain)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from tapecheck.rules.finding import Finding
 from tapecheck.rules.path import answered_otherwise, divided
-from tapecheck.rules.reading import Reading, remembered, search
+from tapecheck.rules.reading import Reading, going_on, remembered, search
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import possible
 from tapecheck.tape import (
@@ -68,9 +68,17 @@ def weigh(rule: Rule, findings: Iterable[Finding], readings: Sequence[Reading]) 
     findings = list(findings)
     for finding in findings if rule.unfinished else ():
         _weigh_limits(finding, readings)
+    seen = [any(_comes_to(reading, finding) for reading in readings) for finding in findings]
+    # What is behind a backward that fails is judged by the ways that go on there.
+    beyond = [] if all(seen) else [reading for reading in going_on(readings) if reading.assumed]
     assuming = [reading for reading in readings if reading.assumed]
-    recorded = {one for reading in assuming for one in _recorded(reading)}
-    return [finding for finding in findings if _stands(rule, finding, assuming, recorded)]
+    recorded = {one for reading in (*assuming, *beyond) for one in _recorded(reading)}
+    judged_by = [assuming if one else beyond for one in seen]
+    return [finding for finding, by in zip(findings, judged_by) if _stands(rule, finding, by, recorded)]
+
+
+def _comes_to(reading: Reading, finding: Finding) -> bool:
+    return (finding.span.file, finding.span.line) in reading.lines
 
 
 def _stands(rule: Rule, finding: Finding, readings: Sequence[Reading], recorded: Set[Assumption]) -> bool:

@@ -892,6 +892,11 @@ def remembered(
     return ask
 
 
+def going_on(readings: Iterable[Reading]) -> list[Reading]:
+    """Return the ways that go on past the backward calls that fail, each once: what is behind those is seen on them."""
+    return [Reading(tape) for tape in {id(tape): tape for one in readings for tape in one.tape.beyond}.values()]
+
+
 @dataclass(slots=True)
 class Chain:
     """Successive runs of one call in one loop, each walking all earlier iterations too.

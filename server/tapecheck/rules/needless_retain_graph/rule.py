@@ -10,7 +10,7 @@ from tapecheck.rules.certainty import rest_on
 from tapecheck.rules.finding import Finding
 from tapecheck.rules.missing_create_graph.rule import gradients_taken
 from tapecheck.rules.needless_retain_graph.facts import NeedlessRetainGraphFacts
-from tapecheck.rules.reading import Reading, Run, grouped, remembered
+from tapecheck.rules.reading import Reading, Run, going_on, grouped, remembered
 from tapecheck.rules.reduction import joined
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import call_text
@@ -33,9 +33,8 @@ class NeedlessRetainGraph(Rule):
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
         # Where a gradient is taken the argument is not one too many, it is the wrong one.
         calls = _Calls(gradients_taken(readings))
-        beyond = {id(tape): tape for reading in readings for tape in reading.tape.beyond}
         ending = [reading for reading in readings if not reading.tape.beyond]
-        for reading in [*ending, *map(Reading, beyond.values())]:
+        for reading in [*ending, *going_on(readings)]:
             calls.add(reading)
         return [self._finding(run, calls.supposed.get(run.at.span)) for run in calls.needless()]
 
