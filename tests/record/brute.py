@@ -31,6 +31,8 @@ if __package__ in (None, ""):
 from tapecheck.check import check
 from tapecheck.record import judge
 from tapecheck.rules.finding import Finding
+from tapecheck.rules.growing_chain.rule import GrowingChain
+from tapecheck.rules.stale_gradient.facts import beside
 from tapecheck.source import read_source
 from tapecheck.tape import End, read_tape
 from tests.cases.recorded import _run_all, _watched
@@ -64,6 +66,7 @@ class Brute:
         self._given: dict[int, set[int]] = {}
         self._versions: dict[int, int] = {}
         self._depth = 0
+        self.walked: dict[int, list[int]] = {}
 
     def line(self) -> int:
         """The innermost line of the program that runs."""
@@ -124,6 +127,7 @@ class Brute:
             return call(*args, **words)
         line = self.line()
         self.backwards.add(line)
+        self.walked.setdefault(line, []).append(_graph_size(args[0] if args else words["tensors"]))
         self._cleared()
         before = {key: None if p.grad is None else p.grad.clone() for key, p in self.known().items()}
         versions = {key: 0 if p.grad is None else p.grad._version for key, p in self.known().items()}
@@ -143,6 +147,21 @@ class Brute:
                 self._added[key] = line
         return answer
 
+    def before_step(self, optimizer: Any, args: Any, words: Any) -> Any:
+        """Note what a step uses: where it is given a closure, what there is each time that has returned."""
+        # The optimizer itself is the first argument.
+        closure = args[1] if args[1:] else words.get("closure")
+        if closure is None:
+            self.step(optimizer)
+            return None
+
+        def evaluated() -> Any:
+            answer = closure()
+            self.step(optimizer)
+            return answer
+
+        return ((args[0], evaluated, *args[2:]), words) if args[1:] else (args, {**words, "closure": evaluated})
+
     def step(self, optimizer: Any) -> None:
         self._cleared()
         self.steps[id(optimizer)] = self.steps.get(id(optimizer), 0) + 1
@@ -159,6 +178,21 @@ class Brute:
                 if key in self._added:
                     self.stale.add(self._added.pop(key))
                 self._used[key] = gradient.clone()
+
+
+def _graph_size(roots: Any) -> int:
+    """The nodes that a backward from some tensors can walk."""
+    import torch
+
+    given = [roots] if isinstance(roots, torch.Tensor) else list(roots)
+    ahead = [root.grad_fn for root in given if root.grad_fn is not None]
+    seen = set(ahead)
+    while ahead:
+        for node, _ in ahead.pop().next_functions:
+            if node is not None and node not in seen:
+                seen.add(node)
+                ahead.append(node)
+    return len(seen)
 
 
 def _names(scope: dict[str, Any], brute: Brute) -> dict[str, dict[str, Any]]:
@@ -199,7 +233,7 @@ def measure(path: str) -> dict[str, Any]:
         begin = f"_brute.begins({loop.lineno}, globals().get({flag!r}, True)); globals()[{flag!r}] = False"
         loop.body[:0] = ast.parse(begin).body
         _after(tree, loop, ast.parse(f"globals()[{flag!r}] = True; _brute.ends({loop.lineno})").body)
-    register_optimizer_step_pre_hook(lambda optimizer, args, words: brute.step(optimizer))
+    register_optimizer_step_pre_hook(brute.before_step)
     call = torch.autograd.backward
     torch.autograd.backward = lambda *args, **words: brute.backward(call, *args, **words)
     scope: dict[str, Any] = {"__name__": "__main__", "__file__": path, "_brute": brute}
@@ -225,7 +259,7 @@ def measure(path: str) -> dict[str, Any]:
         "discarded": brute.discarded, "used": brute.used, "names": _names(scope, brute),
         "grows": [line for line in brute.levels if brute.grows(line)],
         "always": [line for line in brute.levels if brute.grows_always(line)],
-        "outermost": [loop.lineno for loop in loops],
+        "outermost": [loop.lineno for loop in loops], "walked": brute.walked,
     }  # fmt: skip
 
 
@@ -282,7 +316,9 @@ def contradictions(finding: Finding, brute: dict[str, Any]) -> Iterator[str]:
         loop = finding.facts.loop.line if finding.facts.loop is not None else 0
         if positive and str(loop) in brute["levels"] and loop not in brute["grows"]:
             yield f"the loop on line {loop} keeps no more: {brute['levels'][str(loop)]}"
-        if not positive and loop in brute["always"]:
+        walked = [brute["walked"].get(str(line), []) for line in lines]
+        longer = any(len(sizes) > 4 and sizes == sorted(set(sizes)) for sizes in walked)
+        if not positive and loop in brute["always"] and (finding.code != GrowingChain.code or longer):
             yield f"each iteration of the loop on line {loop} keeps more: {brute['levels'][str(loop)]}"
     elif finding.code in RAISING:
         if positive and not set(lines) & set(brute["raised"]):
@@ -297,7 +333,8 @@ def contradictions(finding: Finding, brute: dict[str, Any]) -> Iterator[str]:
         if positive and (listed := [name for name in named if brute["names"][name]["listed"]]):
             yield f"{listed} are in an optimizer"
     elif finding.code == "TAPE403":
-        if positive != bool(set(lines) & set(brute["stale"])):
+        rows = {row for span in (finding.span, *beside(finding.facts)) for row in range(span.line, span.end_line + 1)}
+        if positive != bool(rows & set(brute["stale"])):
             yield f"used gradients were added to on lines {brute['stale']}"
     elif finding.code == "TAPE404":
         if positive and not any(brute["discarded"].get(str(line)) for line in lines):

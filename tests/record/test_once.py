@@ -75,6 +75,22 @@ for update in range(3):
     loss.backward()
     optimizer.step()
 """
+TWO_BACKWARDS = """
+import torch
+from torch import nn
+
+net = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+past = [(None, torch.zeros(4, 4, requires_grad=True) * 1)]
+for step in range(8):
+    before = past[-1][1].detach().requires_grad_()
+    now = net(before) * before
+    past = [past[-1], (before, now)]
+    if step % {every} == 0:
+        {first}
+        {second}
+        optimizer.step()
+"""
 LEAKS = [
     KEPT.format(made=made, add=add)
     for made, add in (
@@ -112,6 +128,17 @@ CLEARED = [
     )
 ]
 
+STALE = [
+    TWO_BACKWARDS.format(first=first, second=second, every=every)
+    for first, second, every in (
+        ("now.mean().backward()", "(net(before) - 1).pow(2).mean().backward()", 1),
+        ("now.mean().backward()", "(net(before) - 1).pow(2).mean().backward()", 2),
+        ("now.mean().backward()", "past[-2][1].backward(before.grad)", 2),
+        ("now.mean().backward()", "for other in past[:-1][-1:]: other[1].backward(before.grad)", 2),
+    )
+]
+"""Two backward calls, one after the other, add to gradients that a step has used."""
+
 COMPILED = [
     f"""
     import torch
@@ -145,6 +172,7 @@ COMPILED = [
 
 def test_one_mistake_is_told_once(tmp_path: Path) -> None:
     programs = [*((text, "TAPE201") for text in LEAKS), *((text, "TAPE405") for text in REPLACED)]
+    programs += [(text, "TAPE403") for text in STALE]
     programs += [(text, "TAPE404") for text in CLEARED] + [(text, "TAPE102") for text in FAILING]
     programs += [(text, "TAPE603") for text in COMPILED]
     paths = [tmp_path / f"p{number}.py" for number in range(len(programs))]

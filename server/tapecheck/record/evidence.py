@@ -38,6 +38,8 @@ from tapecheck.rules.needless_graph.facts import NeedlessGraphFacts
 from tapecheck.rules.needless_graph.rule import NeedlessGraph
 from tapecheck.rules.needless_retain_graph.rule import NeedlessRetainGraph
 from tapecheck.rules.overwritten_output.rule import OverwrittenOutput
+from tapecheck.rules.stale_gradient.facts import beside
+from tapecheck.rules.stale_gradient.rule import StaleGradient
 from tapecheck.rules.untrained_parameter.rule import UntrainedParameter
 from tapecheck.rules.words import line
 from tapecheck.tape import Span, Tape
@@ -294,4 +296,7 @@ def _explains(story: Story, confirmed: Finding, found: Finding) -> bool:
         return True
     if {confirmed.code, found.code} == {BackwardWithoutGraph.code, MissingCreateGraph.code}:
         return story.at(confirmed.span, found.span)
+    if confirmed.code == found.code == StaleGradient.code:
+        # Of several backward calls that add to the same used gradients one is reported.
+        return any(story.at(place, found.span) for place in beside(confirmed.facts))
     return confirmed.code in (GrowingChain.code, CreateGraphCycle.code) and found.code in _KEEPING
