@@ -81,7 +81,7 @@ from torch import nn
 
 net = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-past = [(None, torch.zeros(4, 4, requires_grad=True) * 1)]
+past = [(None, torch.ones(4, 4, requires_grad=True) * 1)]
 for step in range(8):
     before = past[-1][1].detach().requires_grad_()
     now = net(before) * before
