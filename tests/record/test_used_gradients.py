@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -700,3 +701,53 @@ def test_a_backward_that_fails_once_is_no_excuse_for_the_others(
 ) -> None:
     found = judge([], record(FAILS.format(failing=failing)).tape)
     assert ("TAPE404" in {finding.code for finding in found}) == told
+
+
+CLIPPED = """
+    import torch
+    from torch import nn
+
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    for step in range(8):
+        loss = model(torch.randn(5, 3)).pow(2).mean()
+        optimizer.zero_grad({none})
+        loss.backward()
+        {first}
+        {second}
+"""
+
+
+@pytest.mark.parametrize("none", ["", "set_to_none=False"])
+@pytest.mark.parametrize(
+    "clip",
+    [
+        "nn.utils.clip_grad_norm_(model.parameters(), 1.0)",
+        "nn.utils.clip_grad_value_(model.parameters(), 0.1)",
+        "for parameter in model.parameters(): nn.utils.clip_grad_norm_([parameter], 1.0)",
+    ],
+)
+def test_a_clip_that_no_step_uses_is_confirmed_and_one_that_a_step_uses_refuted(
+    record: Callable[..., RunResult], clip: str, none: str, tmp_path: Path
+) -> None:
+    late = CLIPPED.format(first="optimizer.step()", second=clip, none=none)
+    (found,) = check(from_text(textwrap.dedent(late).lstrip("\n"), str(tmp_path / "script.py"))).findings
+    assert (found.code, found.span.line) == ("TAPE404", 11)
+    (judged,) = judge([found], record(late, watch={(found.span.file, 11)}).tape)
+    assert judged.evidence is not None and judged.evidence.verdict == "confirmed"
+    assert judged.evidence.measured["calls"] == 7
+
+    in_time = CLIPPED.format(first=clip, second="optimizer.step()", none=none)
+    moved = dataclasses.replace(found, span=dataclasses.replace(found.span, line=10, end_line=10))
+    (judged,) = judge([moved], record(in_time, watch={(found.span.file, 10)}).tape)
+    assert judged.evidence is not None and judged.evidence.verdict == "refuted"
+
+
+def test_watched_lines_that_change_no_gradient_change_no_verdict(
+    record: Callable[..., RunResult], tmp_path: Path
+) -> None:
+    program = textwrap.dedent(PROGRAM.format(before="optimizer.zero_grad()", after="done = step")).lstrip("\n")
+    rows = {(str(tmp_path / "script.py"), row) for row in range(1, 12)}
+    events = [getattr(event, "name", "") for event in record(program, watch=rows).tape.events]
+    assert not [name for name in events if name.startswith("gradient-discarded")]
+    assert events.count("gradients-used") == 1

@@ -1,4 +1,6 @@
-"""Backward calls whose gradients are cleared before a step: looked at for the first few calls from each place."""
+"""Backward calls whose gradients are cleared before a step, and watched lines that change gradients which are: looked
+at for the first few calls from each place.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ import weakref
 from typing import TYPE_CHECKING, Dict, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
 
 from .guard import Guard
-from .lines import Iterations, Place, Where
+from .lines import Iterations, Place, ThreadLines, Where
 from .recording import GradientsDiscarded, Recording
 from .values import ZEROS, version_of
 
@@ -48,7 +50,9 @@ class _Discarded:
 
 
 class _Open:
-    """A backward that has begun: the call of the program's code that it runs in, and the versions of all gradients."""
+    """A backward, or a line that may change gradients, that has begun: the call of the program's code that it runs in,
+    and the versions of all gradients.
+    """
 
     __slots__ = ("before", "code", "where")
 
@@ -85,6 +89,7 @@ class Discarded(GradientsDiscarded):
     def __init__(self, recorder: Recording) -> None:
         self.recorder = recorder
         self.calls: Dict[Optional[Place], int] = {}
+        self.lines: Dict[Place, int] = {}
         self.threads: Dict[int, _Thread] = {}
         self.discarded: Dict[Optional[Place], _Discarded] = {}
         self.used: Dict[Optional[Place], int] = {}
@@ -99,6 +104,18 @@ class Discarded(GradientsDiscarded):
         count = self.calls[where[0]] = self.calls.get(where[0], 0) + 1
         if count <= _CALLS:
             thread.open = _Open(where, self._call(), {id(p): _version(p) for p in self._parameters()})
+
+    def line_runs(self, lines: ThreadLines, place: Place) -> None:
+        """Note how gradients are before a watched line runs: what it makes of them may be for no step."""
+        if place.clears or self.lines.get(place, 0) >= _CALLS or lines.after_backward is not None:
+            return
+        before = {id(p): _version(p) for p in self._parameters()}
+        if before:
+            self.lines[place] = self.lines.get(place, 0) + 1
+            thread = self._thread()
+            self._settle(thread)
+            thread.open = _Open((place, lines.iteration()), self._call(), before)
+            lines.after_backward = self.after_backward
 
     def after_backward(self) -> None:
         """Note what the last backward has added before any line runs that may clear it, by whatever name."""

@@ -293,6 +293,7 @@ class Recorder(Recording, Listener):
             self.reached.count(lines, place)
             if self.attached and not self.disabled:
                 self.scaling.line_runs(lines, place)
+                self.discarded.line_runs(lines, place)
                 if place.header is not None or place.in_line or place.passes:
                     self.unused.header_runs(lines, place)
         if not place.written or not self.attached or self.disabled:

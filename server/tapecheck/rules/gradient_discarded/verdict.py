@@ -20,6 +20,8 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
         # Of a long run most calls are not on the tape: those that are stand for no others.
         seen_of = f"{seen} calls" if story.count(finding.span) <= seen else f"the {seen} calls that were followed"
         times_of = f"in {found[0][2]} of {seen_of}" if used else times(found[0][2])
-        shown = f"what this call gave {names_text(names)} was cleared {times_of} before a step had it"
+        gave = "what this call gave" if story.runs_at(finding.span) else "what this line made of the gradients of"
+        shown = f"{gave} {names_text(names)} was cleared {times_of} before a step had it"
         return Evidence.confirmed(shown, iteration(found[0][1]), parameters=names, calls=found[0][2], used=used)
-    return Evidence.refuted(f"a step used what this call gave, {times(used)} of the first", used=used) if used else None
+    made = "this call gave" if story.runs_at(finding.span) else "this line made of the gradients"
+    return Evidence.refuted(f"a step used what {made}, {times(used)} of the first", used=used) if used else None
