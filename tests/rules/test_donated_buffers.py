@@ -631,3 +631,34 @@ def test_sizes_in_other_modes_leave_what_was_compiled_for_one_size() -> None:
     assert refused > 25
     assert wrong == []
     assert len(missed) < refused / 4
+
+
+CALLED_BEFORE = {
+    "": "",
+    "a transposed tensor": "model(torch.randn(4, 4).t())\n",
+    "no walk": "torch._dynamo.reset()\n",
+}
+BEHIND = {
+    "a compiled call": "given = model(torch.randn(4, 4))\ngiven.sum().backward()\nloss = model({given})\n",
+    "a node": "given = leaf.exp()\ngiven.sum().backward()\nloss = model({given})\n",
+    "a tensor changed in place": "given = leaf.exp()\nloss = model({given})\nwith torch.no_grad(): given.mul_(2)\n",
+    "nothing": "given = leaf.exp()\nloss = model({given})\n",
+}
+GIVEN = {"itself": "given", "a view": "given.view(4, 4)", "another": "given * 2"}
+
+
+@pytest.mark.parametrize("behind", BEHIND)
+def test_what_fails_behind_a_refusal_says_what_may_be_raised_before(behind: str) -> None:
+    pytest.importorskip("torch")
+    with Truth() as asked:
+        for before, given in product(CALLED_BEFORE, GIVEN):
+            text = HEAD.replace("{forward}", FORWARDS["a nonlinearity between"])
+            text += "leaf = nn.Parameter(torch.randn(4, 4))\nout().backward()\n" + CALLED_BEFORE[before]
+            text += BEHIND[behind].format(given=GIVEN[given]) + "loss.sum().backward(retain_graph=True)\n"
+            outcome = asked.run(text)
+            found = [one for one in check(from_text(text, NAME)).findings if one.severity == "error"]
+            assert [one.span.line for one in found] == ([] if outcome.line is None else [outcome.line]), text
+            for one in found:
+                said = one.code == "TAPE611" or "donated buffers" in " ".join(one.notes)
+                assert said or outcome.kind != "donated", text
+                assert not (one.certain and one.code == "TAPE611") or outcome.kind == "donated", text

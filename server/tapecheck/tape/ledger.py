@@ -162,12 +162,14 @@ class Traversal:
 
     `executed` maps the nodes and leaves that ran to whether they certainly did. `problem` is the first certain
     failure, or else the first possible one. `retraversed` maps nodes holding saved data that an earlier
-    retaining backward had run too to the ids of the last few of those.
+    retaining backward had run too to the ids of the last few of those. `refused` is the first compiled backward on
+    the way that may not be run by this walk, whatever fails behind it.
     """
 
     backward: Backward
     executed: dict[int, Fact] = field(default_factory=dict)
     problem: Problem | None = None
+    refused: Donated | None = None
     retraversed: dict[int, list[int]] = field(default_factory=dict)
 
 
@@ -384,6 +386,8 @@ class Ledger:
         problem = None if backward.succeeded else self._failure(node, certain, backward)
         if problem is None:
             return False
+        if traversal.refused is None and isinstance(problem, Donated):
+            traversal.refused = problem
         if traversal.problem is None or (problem.certain == "yes" and traversal.problem.certain != "yes"):
             traversal.problem = problem
         return problem.certain == "yes"

@@ -10,8 +10,9 @@ from tapecheck.rules.origin import Origin, trace
 from tapecheck.rules.path import always, path_labels
 from tapecheck.rules.raising import failing
 from tapecheck.rules.reading import Reading, Run
+from tapecheck.rules.refusal import notes_of_failure
 from tapecheck.rules.rule import Rule
-from tapecheck.rules.words import built_text, called_from, headline, join, line, quoted, swallowed, when
+from tapecheck.rules.words import built_text, called_from, headline, join, line, quoted, when
 from tapecheck.tape import Backward, Decision, Freed, Span, Step
 
 
@@ -57,7 +58,7 @@ class BackwardTwice(Rule):
                 summed=origin.summed, freed_roots=tuple(root.name for root in freeing.backward.roots),
                 detach_first=detach_first, differentiated=_differentiates(reading, freeing, run),
             ),
-            notes=swallowed(reading, run),
+            notes=notes_of_failure(reading, run),
         )  # fmt: skip
 
 

@@ -8,8 +8,9 @@ from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.path import always, path_labels
 from tapecheck.rules.raising import failing
 from tapecheck.rules.reading import Reading, Run
+from tapecheck.rules.refusal import notes_of_failure
 from tapecheck.rules.rule import Rule
-from tapecheck.rules.words import called_from, headline, swallowed
+from tapecheck.rules.words import called_from, headline
 from tapecheck.tape import FreedRegion
 
 
@@ -41,5 +42,5 @@ class CompiledBackwardTwice(Rule):
             self.code, self.name, self.severity, run.at.span,
             headline(form if certain else f"possible {form}", *names),
             "add the losses and call backward once, or compile the parts that are trained apart by themselves",
-            tuple(labels), certain, notes=swallowed(reading, run),
+            tuple(labels), certain, notes=notes_of_failure(reading, run),
         )  # fmt: skip

@@ -9,6 +9,7 @@ from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.path import path_labels
 from tapecheck.rules.raising import at_each_place
 from tapecheck.rules.reading import Reading, Run
+from tapecheck.rules.refusal import refusing
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import called_from, headline, swallowed
 from tapecheck.tape import Donated
@@ -87,21 +88,5 @@ def _refused(reading: Reading) -> Iterator[tuple[Run, Donated]]:
         why = run.problem
         if not isinstance(why, Donated) or id(run) in told:
             continue
-        if (
-            why.certain == "yes"
-            or why.anew
-            or why.freed_by is None
-            or (run.backward.retain == "yes" and _for_the_disk(reading, run, why))
-        ):
+        if refusing(reading, run, why):
             yield run, why
-
-
-def _for_the_disk(reading: Reading, run: Run, why: Donated) -> bool:
-    """Whether nothing but what an earlier run has left speaks against a refusal."""
-    regions = reading.ledger.regions
-    if why.freed_by is None:
-        return False
-    call, compiled = regions[why.node.id].call, reading.run_of[why.freed_by.id]
-    same = (number for number in compiled.surely if number in regions and regions[number].call.code == call.code)
-    surely = why.node.id in run.surely and next(same, None) is not None
-    return surely and call.donates == "may" and call.whole == "yes" and compiled.backward.retain == "no"

@@ -9,9 +9,10 @@ from tapecheck.rules.origin import Origin, trace
 from tapecheck.rules.path import always, path_labels
 from tapecheck.rules.raising import failing
 from tapecheck.rules.reading import Reading, Run
+from tapecheck.rules.refusal import notes_of_failure
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.stale_saved_tensor.facts import StaleSavedTensorFacts
-from tapecheck.rules.words import backward_form, called_from, headline, line, quoted, swallowed, when
+from tapecheck.rules.words import backward_form, called_from, headline, line, quoted, when
 from tapecheck.tape import InPlace, Stale
 from tapecheck.tape.changes import BROADCAST
 
@@ -66,7 +67,7 @@ class StaleSavedTensor(Rule):
                 optimizer=_optimizer_name(reading, change),
                 broadcast=change.how == BROADCAST,
             ),
-            notes=swallowed(reading, run),
+            notes=notes_of_failure(reading, run),
         )  # fmt: skip
 
 
