@@ -11,6 +11,7 @@ import pytest
 from tapecheck.check import check
 from tapecheck.record import RunResult, judge
 from tapecheck.rules import Finding
+from tapecheck.rules.graph_kept.facts import GraphKeptFacts
 from tapecheck.source import from_text
 
 OUTPUTS = """
@@ -236,3 +237,99 @@ def test_another_object_of_the_same_names_is_another_holder(record: Callable[...
         if one.message == finding.message
     ]  # fmt: skip
     assert item.evidence is None or item.evidence.verdict != "confirmed"
+
+
+CACHED = """
+    import functools
+    import torch
+
+    net = torch.nn.Linear(8, 8)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+
+    @functools.lru_cache(maxsize={size})
+    def features(i):
+        x = torch.ones(4, 8) * i
+        return net(x).tanh()
+
+    class Model:
+        @functools.lru_cache({size})
+        def table(self, i):
+            return net(torch.ones(4, 8) * i).relu()
+
+    model = Model()
+    for i in range(40):
+        loss = {called}.pow(2).mean()
+        optimizer.zero_grad(); loss.backward(); optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("size", [None, 4096, 4])
+@pytest.mark.parametrize(("called", "holder"), [("features(i)", "features"), ("model.table(i)", "Model.table")])
+def test_what_a_function_remembers_of_its_calls_is_kept(
+    record: Callable[..., RunResult], tmp_path: Path, size: int | None, called: str, holder: str
+) -> None:
+    found = [one for one in _judged(record, CACHED.format(size=size, called=called), tmp_path) if one.evidence]
+    leaks = [(one.evidence.verdict, one.evidence.detail.split()[0]) for one in found if one.evidence]
+    told = "confirmed" if called == "features(i)" else "found-by-run"
+    assert leaks == ([] if size == 4 else [(told, f"`{holder}`")])
+
+
+ONE_LINE = """
+    import sys
+    import torch
+    {imported}
+    net = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    meter = Meter()
+    which = sys.argv[1:]
+    for step in range(20):
+        out = net(torch.randn(8, 4)).tanh()
+        loss = out.pow(2).mean()
+        optimizer.zero_grad(); loss.backward(); optimizer.step()
+        for _ in range(3): meter.seen(step)
+        if "loss" in which: {loss}
+        if "out" in which: {out}
+"""
+METERS_FILE = """
+import collections
+
+class Meter:
+    def __init__(self):
+        self.all = collections.defaultdict(list)
+
+    def seen(self, step):
+        self.step = step
+
+    def update(self, **values):
+        for name, value in values.items():
+            self.all[name].append(value)
+"""
+
+
+@pytest.mark.parametrize("which", [("loss",), ("out",), ("loss", "out"), ()])
+@pytest.mark.parametrize(
+    ("loss", "out"),
+    [
+        ("meter.update(loss=loss)", "meter.update(out=out)"),
+        ('step > 0 and meter.update(loss=loss)', 'meter.update(out=out) if step < 99 else None'),
+        ("list(map(lambda x: meter.update(loss=x), [loss]))", "[meter.update(out=o) for o in [out]]"),
+    ],
+)  # fmt: skip
+def test_a_call_that_was_not_made_is_not_reached_although_its_line_ran(
+    record: Callable[..., RunResult], tmp_path: Path, loss: str, out: str, which: tuple[str, ...]
+) -> None:
+    (tmp_path / "meter.py").write_text(METERS_FILE)
+    imported = "from meter import Meter"
+    text = textwrap.dedent(ONE_LINE.format(imported=imported, loss=loss, out=out)).lstrip("\n")
+    script = tmp_path / "script.py"
+    found = [one for one in check(from_text(text, str(script))).findings if one.code == "TAPE201"]
+    result = record(text, *which, watch={(str(script), one.span.line) for one in found})
+    said = {
+        one.facts.holder: one
+        for one in judge(found, result.tape, directory=str(tmp_path))
+        if isinstance(one.facts, GraphKeptFacts)
+    }
+    assert set(said) >= {"meter.all['loss']", "meter.all['out']"}
+    for name in ("loss", "out"):
+        evidence = said[f"meter.all[{name!r}]"].evidence
+        assert evidence is not None and evidence.verdict == ("confirmed" if name in which else "not-reached"), name

@@ -15,6 +15,8 @@ class Course:
         """How often a line ran, by whole path and row."""
         self.loops: dict[tuple[str, int], set[int]] = {}
         """The runs of loops within which a line ran."""
+        self.called: dict[tuple[str, int], int] = {}
+        """How many functions of the program's own were called from a line, of those that findings are on."""
         self.passed = False
         """Whether calls of modules ran without being looked into."""
         self.cut_short = 0.0
@@ -38,6 +40,9 @@ class Course:
                 key = (self._files.real(at.file), at.line)
                 self.hits[key] = max(self.hits.get(key, 0), value)
                 self.loops.setdefault(key, set()).update(loop for loop, _ in at.iteration)
+            case "functions-called":
+                key = (self._files.real(at.file), at.line)
+                self.called[key] = max(self.called.get(key, 0), value)
             case "passed-calls":
                 self.passed = value > 0
             case "recorded-file":

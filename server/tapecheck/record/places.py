@@ -186,7 +186,9 @@ def _same_function(story: Story, span: Span, site: Site) -> bool:
 
 
 def _only_variable(story: Story, series: Series) -> bool:
-    """Return whether a holder that no statement of the loop is known to fill is the only variable of its name."""
+    """Return whether a holder that no statement of the loop is known to fill is the only variable of its name, or the
+    only function, which keeps what its calls return.
+    """
     tree = story.files.tree(series.at.span.file)
     if tree is None or not series.holder.isidentifier():
         return False
@@ -195,6 +197,9 @@ def _only_variable(story: Story, series: Series) -> bool:
         if isinstance(node.ctx, ast.Store) and node.id == series.holder
     ]  # fmt: skip
     arguments = {node.arg for node in of_kind(tree, ast.arg)}
+    functions = [node for node in of_kind(tree, ast.FunctionDef) if node.name == series.holder]
+    if len(functions) == 1 and not bound and series.holder not in arguments:
+        return functions[0].lineno <= series.at.line <= (functions[0].end_lineno or 0)
     return bound == [series.at.line] and series.holder not in arguments
 
 

@@ -124,6 +124,12 @@ class Story:
         counted = min((hits for row in rows if (hits := self.course.hits.get((file, row), 0))), default=0)
         return max(counted, len(self.runs_at(span)))
 
+    def calls_nothing(self, span: Span) -> bool:
+        """Return whether the rows of a span ran, and no function of the program's own was ever called from them."""
+        file = self.file(span.file)
+        called = [self.course.called.get((file, row)) for row in range(span.line, max(span.end_line, span.line) + 1)]
+        return any(count is not None for count in called) and not any(called)
+
     def loops_of(self, span: Span) -> set[int]:
         """Return the runs of loops within which the code of a span ran, as far as that was seen."""
         file = self.file(span.file)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import bisect
 import collections
 import ctypes
+import functools
 import gc
 import itertools
 import sys
@@ -39,6 +40,7 @@ _SEARCHING = 300_000
 _MEASURING, _WITHOUT_KEPT = 1_000_000, 0.4
 _OF_LATER_RUNS = 0.3
 _SEEN_BEFORE_TRAINING = 3
+_Cached = type(functools.lru_cache(lambda: None))
 # Values in which nothing can be found; data sets are full of them.
 _PLAIN = frozenset({int, float, str, bytes, complex, bool, type(None)})
 # The dictionaries of a module whose entries are found as its attributes.
@@ -407,6 +409,8 @@ class HoldFinder(Holds):
                 yield from _cell(name, cell)
         elif is_a(value, MethodType):
             yield value.__self__, holder
+        elif is_a(value, _Cached):
+            yield from self._of_cache(value, holder)
         elif is_a(value, type):
             yield from self._of_class(value, holder)
         elif issubclass(kind, self.torch.nn.Module) or self._is_user(kind):
@@ -436,6 +440,19 @@ class HoldFinder(Holds):
             return
         for item in items:
             yield item, inside
+
+    def _of_cache(self, value: object, holder: Holder) -> Iterator[Tuple[object, Holder]]:
+        """Yield what `functools.lru_cache` keeps of the calls of a function, and that function."""
+        own = members(value)
+        about, bound = own.get("cache_parameters"), None
+        if isinstance(about, FunctionType) and about.__globals__ is vars(functools):
+            bound = about()["maxsize"]
+        inside = holder._replace(container=True, bound=bound, inside=True)
+        for item in gc.get_referents(value):
+            # One without a bound has all of it in a dictionary.
+            if item is not own and not is_a(item, type, FunctionType):
+                yield item, inside
+        yield own.get("__wrapped__"), holder
 
     def _named(self) -> Set[Union[int, str]]:
         """Return the keys and indices by which the text stores into a container."""
@@ -472,7 +489,7 @@ class HoldFinder(Holds):
         for base in bases_of(kind):
             if self._is_user(base):
                 for name, item in list(namespace(base).items()):
-                    if is_a(item, list, dict, set, tuple, collections.deque, self.torch.Tensor):
+                    if is_a(item, list, dict, set, tuple, collections.deque, _Cached, self.torch.Tensor):
                         yield item, _attribute(holder, name)
 
     def _plain(self, value: object) -> bool:

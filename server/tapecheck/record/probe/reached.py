@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Dict, Tuple
+from typing import Dict, Optional, Set, Tuple
 
 from .children import seconds_elsewhere
-from .lines import Place, ThreadLines
+from .lines import MAX_STACK, Function, Place, ThreadLines
 from .lookups import members
 from .recording import Recording
 from .writer import span
@@ -40,7 +40,21 @@ class Reached:
             count = self.hits.get(key, 0)
             if count & (count - 1):
                 self._write(key, count)
+            called = self._called_from(*key) if count else None
+            if called is not None:
+                value, event = len(called), self.recorder.writer.event
+                event("Measure", at=self.hits_at[key], name="functions-called", value=value, unit="functions")
         self._write_not_loaded()
+
+    def _called_from(self, file: str, line: int) -> Optional[Set[Function]]:
+        """Return the functions of the program's own that were called from a line: `if again: log(loss)` is one line.
+
+        None where that is not known: of other threads, and of calls that are too deep.
+        """
+        contexts = [place.context for place in self.recorder.tracer.places_at.get((file, line), ())]
+        if not self.recorder.tracer.alone or any(context.depth >= MAX_STACK for context in contexts):
+            return None
+        return {function for context in contexts for row, function in context.callees if row == line}
 
     def _write_not_loaded(self) -> None:
         """Write which files of watched lines the program has not loaded, as far as that is certain.

@@ -199,7 +199,10 @@ class Rests(Resting):
             return None
         if tracer.watched and tracer.counts(function.code, function.code.co_firstlineno, last_line(function.code)):
             return None
-        anchor = lines.stack[-1]
+        anchor, place = lines.stack[-1], lines.place
+        if place is not None and place.watched and (place.line, function) not in place.context.callees:
+            # Whether a line that a finding is on calls it is told.
+            return None
         step = frame.f_back
         while step is not None and id(step) != anchor.key:
             step = step.f_back

@@ -19,12 +19,15 @@ _WORTH_TELLING = 1 << 16
 
 
 def verdict(story: Story, finding: Finding) -> Evidence | None:
+    stored, ran = finding.facts.stored, story.count(finding.span)
+    if ran and stored is not None and not story.at(finding.span, stored) and story.calls_nothing(finding.span):
+        # What it calls stores: another call may have done that.
+        return Evidence("not-reached", f"the line ran {times(ran)}, what it calls did not", None, {"runs": ran})
     mine = [series for series in story.holdings.series.values() if holds_there(story, series, finding)]
     growing = [series for series in mine if series.grows] or [series for series in mine if series.grows_in_steps]
     growing = [series for series in growing if not story.was_emptied(series)]
     if growing:
         return _confirmed(story, finding, growing)
-    ran = story.count(finding.span)
     if not ran:
         return not_reached(story, finding)
     return _no_more(story, finding, mine, ran) or _none_alive(story, finding, ran)
