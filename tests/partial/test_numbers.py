@@ -128,3 +128,78 @@ def test_a_list_of_numbers_hides_no_needless_graph(kind: str) -> None:
     programs = [of(NUMBERS[kind], way, list(HANDED)[number % len(HANDED)]) for number, way in enumerate(WAYS)]
     assert not any(map(needs, programs))
     assert sum(map(told, programs)) >= 0.75 * len(programs)
+
+
+METER = """\
+class Meter:
+    def __init__(self):
+        self.total = 0.0
+    def update(self, v, n=1):
+        self.total += v * n
+def train(model, criterion, data, optimizer, meter):
+    model.train()
+    criterion.train()
+    meter = Meter()
+    for x, y in data:
+        losses = criterion(model(x), y)
+        weights = criterion.weights
+        loss = sum(losses[k] * weights[k] for k in losses.keys() if k in weights)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        v = losses['error']
+        {asked}
+        meter.update(v)
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ("pass", True),
+        ("assert isinstance(v, torch.Tensor)", True),
+        ("assert isinstance(v, (float, int))", False),
+        ("assert isinstance(v, float)", False),
+        ("v = v.item() if isinstance(v, torch.Tensor) else v; assert isinstance(v, (int, float))", False),
+        ("if not isinstance(v, (int, float)): continue", False),
+        ("if isinstance(v, (list, tuple, torch.Tensor)): v = sum(v)", True),
+    ],
+)
+def test_what_is_found_to_be_a_number_has_no_graph(asked: str, *, told: bool) -> None:
+    found = check(from_text("import torch\n" + METER.format(asked=asked), "train.py")).findings
+    assert [one.code for one in found if one.code == "TAPE201"] == ["TAPE201"] * told
+
+
+LOADED = """\
+import torch
+from torch import nn
+from hidden import make
+def load_into(model, state, missing):
+    def load(module, prefix=""):
+        {called}
+        for name, child in module._modules.items():
+            if child is not None:
+                load(child, prefix + name + ".")
+    load(model)
+model = make()
+load_into(model, torch.load("weights.pt"), [])
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for x, y in torch.load("data.pt"):
+    loss = nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "called",
+    [
+        "module._load_from_state_dict(state, prefix, {}, True, missing, missing, missing)",
+        "module._save_to_state_dict(state, prefix, True)",
+        "module.register_forward_hook(lambda *given: missing.append(len(given)))",
+        "missing.append(module.extra_repr())",
+    ],
+)
+def test_what_every_module_does_without_running_builds_no_graph(called: str) -> None:
+    assert not check(from_text(LOADED.format(called=called), "load.py")).findings

@@ -114,8 +114,8 @@ AFTER_REPEATING = 3
 """
 SHORT_LOOP = 6
 """Iterations of a loop of known length that are run to the end, as long as they do little."""
-MODEL_ITERATIONS = 256
-"""The same over the parts of a model: each is one of its own."""
+MODEL_ITERATIONS = 1_024
+"""The same over the parts of a model, rounds of comprehensions as well: each is one of its own."""
 MOST_INSTRUCTIONS = 64
 """The same over texts that conditions of the loop ask for: names of layers in a configuration."""
 MOST_ENTRIES = 8
@@ -168,7 +168,7 @@ MAX_ITEMS = 64
 """Elements of a stream, a range or a text that are taken out one by one."""
 MOST_KEPT = 4_096
 """Elements that a container is followed with as it grows; one that is written out larger has unknown ones."""
-MAX_DRAINED = 256
+MAX_DRAINED = 1_024
 """Elements that one call draws from a stream that ends by itself."""
 ENDLESS = 1_000_000
 """The length said of such a stream, in elements: a loop runs it to its end."""

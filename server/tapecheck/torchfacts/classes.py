@@ -109,6 +109,11 @@ def module_lacks(name: str) -> bool:
     return not name.startswith("_") and name not in _module()
 
 
+def module_has(name: str) -> bool:
+    """Return whether every module has an attribute or method of that name, as torch's own class has it."""
+    return name in _module()
+
+
 def adds(path: str, name: str) -> bool:
     """Return whether a class that a call puts in front of a module's own adds a name."""
     return name in (_own(path) or ())

@@ -45,6 +45,7 @@ from tapecheck.interpret.values import (
 )
 from tapecheck.source.skipped import TEXT
 from tapecheck.tape import NOTHING, CutKind, Escape, Fact, ModeSet, Node
+from tapecheck.torchfacts import classes
 
 NO_GRAPH_ATTRIBUTES = frozenset((
     "shape", "device", "dtype", "is_cuda", "ndim", "layout", "is_leaf", "requires_grad", "grad_fn", "names",
@@ -64,9 +65,10 @@ _PURE = frozenset((
 _LOOKS_UP = frozenset(("get_buffer", "get_parameter", "get_submodule"))
 """Methods of a module that give a part of it by its name."""
 _COMPUTES_NOTHING = _LOOKS_UP | frozenset((
-    "add_module", "load_state_dict", "register_buffer", "register_module", "register_parameter", "set_submodule",
+    "_load_from_state_dict", "_save_to_state_dict", "add_module", "extra_repr", "load_state_dict", "register_buffer",
+    "register_module", "register_parameter", "set_extra_state", "set_submodule",
 ))  # fmt: skip
-"""Methods of a module that are given values and run nothing."""
+"""Methods of a module that run nothing of it, and give neither it nor a part that nobody names."""
 
 
 def unknown_operator(torch: Torch, op: str, left: Value, right: Value, node: ast.AST) -> Value:
@@ -505,8 +507,9 @@ def _model_run(torch: Torch, function: Unknown) -> Unknown | None:
     if owner is None:
         return whole
     # What every module has, and what runs none of it.
-    runs_none = function.part_of.attr in _COMPUTES_NOTHING or (owner is not whole and _without_parameters(torch, owner))
-    return None if runs_none else whole
+    name = function.part_of.attr
+    runs_none = name in _COMPUTES_NOTHING or (name.startswith("register_") and classes.module_has(name))
+    return None if runs_none or (owner is not whole and _without_parameters(torch, owner)) else whole
 
 
 def _gives_data(torch: Torch, function: Unknown, values: Sequence[Tensor | Unknown], passed: Iterable[Value]) -> bool:

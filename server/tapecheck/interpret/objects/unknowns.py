@@ -36,6 +36,8 @@ _ARITHMETIC: dict[str, Callable[[float, float], float]] = {
 
 
 _WEIGHING = frozenset(("Mult", "Div", "Pow"))
+_PLAIN = frozenset(("bool", "bytes", "complex", "float", "int", "str"))
+"""Types whose objects hold nothing: no tensor is one, and none has a tensor in it."""
 
 
 def derived(kind: Kind, name: str, what: str, *parts: Value) -> Unknown:
@@ -228,12 +230,15 @@ def asked(value: Value) -> Value:
 def settled(value: Unknown, answer: bool) -> None:
     """Note how a test came out: what is known of the unknown that was tested from now on."""
     if value.asks.compared is None:
+        if answer and (owner := _found_plain(value)) is not None:
+            _without_graph(owner)
         return
     kind, owner, constant = value.asks.compared
     if kind in ("Eq", "Is"):
         if answer and constant is None:
             # None is false and carries no graph, whatever would have been there otherwise.
-            owner.node, owner.oldest, owner.returned, owner.data, owner.truth = None, None, False, True, False
+            _without_graph(owner)
+            owner.truth = False
         elif answer and owner.concrete is None:
             settle_on(owner, constant)
     elif isinstance(constant, (int, float)):
@@ -244,6 +249,21 @@ def settled(value: Unknown, answer: bool) -> None:
         else:
             high = min(high, constant if kind == "Gt" else _next(constant, -1, whole))
         owner.bounds = (low, high)
+
+
+def _found_plain(value: Unknown) -> Unknown | None:
+    """Return the unknown that a test finds to be a number or a text, if that is what it asks."""
+    if value.parts is None or value.parts[0] != "test Is":
+        return None
+    _, owner, kinds = value.parts
+    if not isinstance(kinds, tuple) or kinds[:1] != ("isinstance",) or not isinstance(owner, Unknown):
+        return None
+    return owner if all(isinstance(kind, str) and kind.rsplit(".", 1)[-1] in _PLAIN for kind in kinds[1:]) else None
+
+
+def _without_graph(owner: Unknown) -> None:
+    """Note that a value turns out to be of a kind that carries no graph, whatever was taken for granted of it."""
+    owner.node, owner.oldest, owner.returned, owner.data = None, None, False, True
 
 
 def _next(constant: float, direction: int, whole: bool) -> float:

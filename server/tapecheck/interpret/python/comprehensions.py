@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import carry, containers, methods
+from tapecheck.interpret.python.loops import perhaps_frozen_on
 from tapecheck.interpret.state import Frame
 from tapecheck.interpret.values import (
     PICKED,
@@ -252,6 +253,8 @@ def _over(
         extent.cut = stream.cut
     if stream.count is not None and stream.count not in extent.counts:
         extent.counts = (*extent.counts, stream.count)
+    frozen = len(machine.world.graph.frozen)
+    element: Value = None
     while True:
         # A generator says so once it has run.
         extent.picked = extent.picked or bool(stream.rest() & PICKED)
@@ -264,8 +267,10 @@ def _over(
                 break
         elif index >= length:
             break
-        if index - start >= limits.MAX_ROUNDS:
+        done = index - start
+        if done >= limits.MAX_ROUNDS and (done >= limits.MODEL_ITERATIONS or not carry.of_model(element)):
             extent.whole = False
+            perhaps_frozen_on(machine, frozen, first.iter)
             break
         machine.world.budget.spend(limits.ROUND_WORK)
         try:

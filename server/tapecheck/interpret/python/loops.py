@@ -84,6 +84,8 @@ class _Loop:
         self.first_graphs = world.comparisons.first_graphs
         self.inner = _Inner(world)
         self.frozen = len(world.graph.frozen)
+        self.unfinished = False
+        """Whether it is left before the end of what it goes over."""
         self.number = world.enter_loop(node, env)
         self.rounds = repeats.Rounds(machine, self.key, self.number)
         self.done = 0
@@ -295,6 +297,7 @@ def _go_over(loop: _Loop, node: ast.For | ast.AsyncFor, value: Value, stream: St
     while not leaving:
         following = _next(loop, stream, index, element)
         if following is None and not (leaving := _ways_out(loop, node, endless=stream.never_ends) or {}):
+            loop.unfinished = (length := stream.length()) is not None and index < length
             break
         if following is not None and following > index and stream.length() is None:
             loop.is_longer(following, node.iter)
@@ -342,6 +345,8 @@ def _leave_for(loop: _Loop, node: ast.For | ast.AsyncFor, stream: Stream, signal
         _forget_counters(loop, stream.cut, stream.count)
         if isinstance(node.target, ast.Tuple):
             _end_of(node, stream, loop.env)
+    if loop.unfinished and loop.parts:
+        perhaps_frozen_on(loop.machine, loop.frozen, node.iter)
     settled = stream.length_settled
     loop.leave(more, settled=settled, ahead=settled and signal is None and loop.has_ahead())
 
@@ -673,6 +678,14 @@ def _forget_counters(loop: _Loop, left: int | None, count: Value) -> None:
     for name in machine.world.position.notes.of(loop.node, syntax.counted_names):
         if is_number(env.vars.get(name)) and (id(env), name) not in rows:
             env.vars[name] = Unknown.hanging_on("number", Kind.NUMBER, count)
+
+
+def perhaps_frozen_on(machine: Engine, first: int, over: ast.expr) -> None:
+    """Note that a loop which has frozen the leaves from `first` on is left before its end: others may be, too."""
+    leaves = machine.world.graph.unfrozen(first)
+    if leaves:
+        text = f"the loop over `{machine.world.position.notes.of(over, syntax.text_of)}` freezes nothing more"
+        machine.world.assumptions.note("limit", text, over, leaves)
 
 
 def elements(machine: Engine, value: Value, node: ast.AST) -> Iterator[Value]:

@@ -61,6 +61,12 @@ class GraphBuilder:
                 found[number] = None
         return tuple(found)
 
+    def unfrozen(self, first: int) -> tuple[int, ...]:
+        """Return the leaves that require grad, if any were frozen from the place `first` of `frozen` on."""
+        if len(self.frozen) <= first:
+            return ()
+        return tuple([number for number, leaf in self.leaf_tensors.items() if leaf.is_leaf and leaf.graph != "no"])
+
     @property
     def unknown_made(self) -> bool:
         """Whether there is something that represents the graphs of unknown operands."""

@@ -1,0 +1,67 @@
+"""Models of hundreds of parameters that the program freezes one by one: each of them is frozen, or nobody is sure.
+
+Each way of going over them is run by torch, which shows that none requires grad any more. The dry run may not be sure
+that graphs are built then.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tapecheck.check import check
+from tapecheck.source import from_text
+
+torch = pytest.importorskip("torch")
+
+MODEL = """\
+import torch
+from torch import nn
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c = (nn.Sequential(*[nn.Linear(2, 2) for _ in range(6)]) for _ in range(3))
+    def forward(self, x):
+        return self.c(self.b(self.a(x))) + x
+model = nn.Sequential(*[Block() for _ in range(23)])
+model.eval()
+"""
+EVALUATION = """
+for _ in range(5):
+    out = model(torch.ones(1, 2))
+    print(out.argmax())
+"""
+FREEZES = {
+    "parameters": "for p in model.parameters():\n    p.requires_grad = False",
+    "list": "for p in list(model.parameters()):\n    p.requires_grad_(False)",
+    "enumerate": "for i, p in enumerate(model.parameters()):\n    p.requires_grad = False",
+    "zip": "for (n, p), k in zip(model.named_parameters(), range(10000)):\n    p.requires_grad = False",
+    "comprehension": "[p.requires_grad_(False) for p in model.parameters()]",
+    "generator": "all(p.requires_grad_(False) is p for p in model.parameters())",
+    "map": "list(map(lambda p: p.requires_grad_(False), model.parameters()))",
+    "kept names": "for n, p in model.state_dict(keep_vars=True).items():\n    p.requires_grad_(False)",
+    "dict": "params = dict(model.named_parameters())\nfor n in params:\n    params[n].requires_grad = False",
+    "numbers": "params = list(model.parameters())\nfor i in range(len(params)):\n    params[i].requires_grad = False",
+    "popped": "params = list(model.parameters())\nwhile params:\n    params.pop().requires_grad = False",
+    "modules": "for m in model.modules():\n    for p in m.parameters(recurse=False):\n        p.requires_grad = False",
+    "layers": "for m in model.modules():\n    if isinstance(m, nn.Linear):\n        m.requires_grad_(False)",
+    "children": "for m in model.children():\n    for p in m.parameters():\n        p.requires_grad = False",
+    "apply": "model.apply(lambda m: [p.requires_grad_(False) for p in m.parameters(recurse=False)])",
+    "much work": "for p in model.parameters():\n    print(p.mean(), p.std(), p.min(), p.max(), p.shape, p.numel(),"
+    " [p.size(k) for k in range(p.dim())])\n    p.requires_grad = False",
+}
+
+
+@pytest.mark.parametrize("way", FREEZES)
+def test_all_parts_are_frozen_or_nobody_is_sure(way: str) -> None:
+    names: dict[str, object] = {}
+    exec(MODEL + FREEZES[way], names)
+    model = names["model"]
+    assert isinstance(model, torch.nn.Module)
+    assert len(list(model.parameters())) > 400 and not any(p.requires_grad for p in model.parameters())
+    assert not [one for one in check(from_text(MODEL + FREEZES[way] + EVALUATION, "eval.py")).findings if one.certain]
+
+
+@pytest.mark.parametrize("way", ["parameters", "comprehension", "layers"])
+def test_what_leaves_them_alone_is_told(way: str) -> None:
+    (found,) = check(from_text(MODEL + FREEZES[way].replace("False", "True") + EVALUATION, "eval.py")).findings
+    assert (found.code, found.certain) == ("TAPE302", True)
