@@ -86,7 +86,12 @@ _SAME_RANK = frozenset((
     "clamp_min", "clamp_max", "masked_fill", "triu", "tril", "renorm", "maximum", "minimum", "lerp", "bfloat16", "cpu",
     "cuda", "type_as", "permute", "mT", "T", "swapaxes", "movedim",
 ))  # fmt: skip
-_FIXED_RANK = {"mm": 2, "outer": 2, "ger": 2}
+_FIXED_RANK = {"mm": 2, "outer": 2, "ger": 2, "dot": 0, "vdot": 0, "trace": 0}
+_OF_ALL = frozenset((
+    "sum", "mean", "prod", "max", "min", "norm", "std", "var", "median", "nansum", "nanmean", "amax", "amin",
+))  # fmt: skip
+"""Ops that make one number of all elements of a tensor, where they are given nothing else."""
+_REDUCTIONS = ("'mean'", "'sum'", "'batchmean'")
 _JOINS = frozenset(("cat", "stack", "concat", "hstack", "vstack"))
 _SPACES = frozenset(("linspace", "logspace"))
 _ACROSS = frozenset(("t", "transpose", "T", "mT", "H", "mH", "adjoint", "swapaxes", "swapdims"))
@@ -171,8 +176,8 @@ def _measured(
     torch: Torch, name: str, result: Tensor, target: Value, args: Args, kwargs: Kwargs, bound: Kwargs, node: ast.AST
 ) -> Tensor:
     """Return the result of an op with what is known of its size."""
-    if name in _RANK_FOLLOWS and target is None and result.rank is None:
-        result.rank = _rank(torch, name, args)
+    if target is None and result.rank is None:
+        result.rank = _rank(torch, name, args, bound)
     if name == "unsqueeze" and concrete(bound.get("dim")) == 0:
         result.length = 1
     elif name == "clone" and args and isinstance(args[0], Tensor):
@@ -856,9 +861,21 @@ def alias(torch: Torch, tensor: Tensor) -> Tensor:
     return copy
 
 
-def _rank(torch: Torch, name: str, args: Args) -> int | None:
+def _rank(torch: Torch, name: str, args: Args, bound: Kwargs) -> int | None:
     """Return the number of dimensions of a result, for the ops where it follows from the arguments."""
-    return _FIXED_RANK[name] if name in _FIXED_RANK else _RANKS[name](torch, args)
+    if name in _FIXED_RANK:
+        return _FIXED_RANK[name]
+    if name in _OF_ALL:
+        return 0 if len(bound) == 1 else None
+    fact = torch.facts.op(name)
+    if fact is not None and "reduction" in fact.params:
+        return 0 if reduces({key: torch.kind(value) for key, value in bound.items()}) else None
+    return _RANKS[name](torch, args) if name in _RANKS else None
+
+
+def reduces(given: Mapping[str, str]) -> bool:
+    """Return whether a loss gives one number; `given` are the kinds of its arguments."""
+    return given.keys().isdisjoint(("reduce", "size_average")) and given.get("reduction", "'mean'") in _REDUCTIONS
 
 
 def _largest_rank(torch: Torch, args: Args) -> int | None:
@@ -888,14 +905,12 @@ _RANKS: dict[str, Callable[[Torch, Args], int | None]] = {
     **dict.fromkeys(_SAME_RANK, _largest_rank),
     **dict.fromkeys(_RANKED, _rank_of_product),
     **dict.fromkeys(("view", "reshape"), _rank_of_sizes),
-    **dict.fromkeys(("sum", "mean"), lambda torch, args: 0 if len(args) == 1 else None),
     **dict.fromkeys(("nn.functional.linear", "linear"), lambda torch, args: _first_rank(only_tensors(args[:1]))),
     **dict.fromkeys(("cat", "concat"), lambda torch, args: _first_rank(torch.tensors(positional(args, 0)))),
     "stack": lambda torch, args: _one_more_than(torch.tensors(positional(args, 0))),
     "unsqueeze": lambda torch, args: _one_more_than(only_tensors(args)),
 }
 """How the rank of a result follows from the arguments."""
-_RANK_FOLLOWS = _FIXED_RANK.keys() | _RANKS.keys()
 
 
 def _may_be_fraction(value: Value) -> bool:
@@ -1025,7 +1040,17 @@ def get_item(torch: Torch, owner: Tensor, index: Value, node: ast.AST) -> Value:
     length = _length_of_part(owner.length, concrete(first_part(index)))
     if length is not None and isinstance(result, Tensor):
         result.length = length
+    if isinstance(result, Tensor) and result.rank is None and owner.rank is not None:
+        result.rank = _rank_of_part(owner.rank, index)
     return result
+
+
+def _rank_of_part(rank: int, index: Value) -> int | None:
+    """Return the number of dimensions of what an index of numbers, slices and None takes of a tensor."""
+    parts = index if isinstance(index, tuple) else (index,)
+    if not all(one is None or type(one) is int or isinstance(one, slice) for one in parts):
+        return None
+    return rank + sum(1 if one is None else -(type(one) is int) for one in parts)
 
 
 def _length_of_part(length: Value, first: Value) -> int | None:

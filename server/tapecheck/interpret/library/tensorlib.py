@@ -9,7 +9,7 @@ from tapecheck.interpret.library import precisions, replays, visible
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.leaves import escape
 from tapecheck.interpret.library.opaque import NO_GRAPH_ATTRIBUTES, OF_TENSORS
-from tapecheck.interpret.library.operations import lies_across, written_through
+from tapecheck.interpret.library.operations import fail, lies_across, written_through
 from tapecheck.interpret.library.states import DistributionState, kept
 from tapecheck.interpret.objects.unknowns import drawn
 from tapecheck.interpret.state import World, cuts_of, merge_cuts
@@ -398,7 +398,9 @@ def _to_integer(torch: Torch, owner: Tensor, node: ast.AST) -> Tensor:
 
 
 def tensor_stream(torch: Torch, value: Tensor, node: ast.AST) -> Stream:
-    """Iterate a tensor: one view for each row."""
+    """Iterate a tensor: one view for each row. One number has none."""
+    if value.rank == 0:
+        fail(torch, node, "iteration over a 0-d tensor", kind="TypeError")
     items: dict[int, Value] = {}
 
     def item(index: int) -> Value:

@@ -163,6 +163,13 @@ class Native(BaseValue):
         return self.call(machine, [function], {}, node)
 
 
+_DEFINED = {
+    "torch.nn.parameter.Parameter": "torch.nn.Parameter",
+    "torch.autograd.variable.Variable": "torch.autograd.Variable",
+}
+"""Where torch defines a class that it has under another name as well."""
+
+
 @dataclass(eq=False, slots=True)
 class Lib(BaseValue):
     """A name of an imported library, by its dotted path: `torch.nn.functional.relu`; `is_type` of a class that `type`
@@ -241,8 +248,7 @@ class Lib(BaseValue):
         return self._name() == other._name() if isinstance(other, Lib) else Deferred.TO_OTHER
 
     def _name(self) -> str:
-        """Programs that ask whether something is a Variable were written when each tensor with a graph was one."""
-        return "torch.Tensor" if self.path in _TENSOR else self.path
+        return _DEFINED.get(self.path, self.path)
 
     def as_key(self, left: list[int]) -> Hashable:
         return ("lib", self.path)
@@ -260,9 +266,6 @@ def is_unseen(value: Value) -> TypeGuard[Lib | Unknown]:
 def path_of(value: Value) -> str:
     """Return the dotted path that a name of a library stands for; an empty one of anything else."""
     return value.path if isinstance(value, Lib) else ""
-
-
-_TENSOR = ("torch.autograd.Variable", "torch.autograd.variable.Variable")
 
 
 @dataclass(eq=False, slots=True)

@@ -237,7 +237,8 @@ class Tensor(BaseValue):
     def kind_as_index(self) -> str:
         return "mask" if self.dtype == "bool" else "tensor"
 
-    type_path: ClassVar[str] = "torch.Tensor"
+    def type_of(self) -> BaseValue | str:
+        return "torch.nn.Parameter" if self.parameter else "torch.Tensor"
 
     def is_a(self, name: str) -> bool | None:
         short = name.rpartition(".")[2]
@@ -272,6 +273,8 @@ class Tensor(BaseValue):
         return None if self.items is None else list(self.items)
 
     def guessed_items(self, machine: Interpreter, count: int, node: ast.AST) -> list[Value]:
+        # One number has no elements.
+        self.stream(machine, node)
         return [machine.library.get_item(self, index, node) for index in range(count)]
 
     def contains(self, machine: Interpreter, item: Value) -> bool | None:
