@@ -411,7 +411,7 @@ def _growing(reading: Reading) -> tuple[list[_Growth], list[Held]]:
             steps = _steps_for_good(reading, held, group, reached)
             if not steps:
                 level.append(held)
-            elif held.loop.iterations >= 3 and not _bounded(held):
+            elif held.loop.iterations >= 3 and not _bounded(held) and not _is_replaced(reading, held):
                 growth = _growth(reading, held, steps)
                 if growth is not None and not _is_meant(reading, growth):
                     growths.append(growth)
@@ -462,6 +462,27 @@ def _bounded(held: Held) -> bool:
         return False
     # A window that the whole loop never fills keeps every iteration like a list.
     return held.loop.settled or not (held.loop.more == "no" and held.loop.iterations <= bound)
+
+
+def _is_replaced(reading: Reading, held: Held) -> bool:
+    """Return whether the loop, run once more, stores to the same places: there is one for each of its iterations."""
+    span, most = held.loop.event.at.span, len(held.nodes[max(held.nodes)])
+    return any(
+        other.holder == held.holder
+        and other.loop.start >= held.loop.start
+        and other.loop.event.at.span == span
+        and _stays_as_full(reading, other, most)
+        for other in reading.held
+    )
+
+
+def _stays_as_full(reading: Reading, held: Held, most: int) -> bool:
+    """Return whether a holder keeps as many graphs in each iteration, each of them of one iteration alone."""
+    if min(held.nodes) > 2 or any(len(nodes) != most for nodes in held.nodes.values()):
+        return False
+    reached = reading.iterations_reached(held.loop)
+    stored = iteration_in(held.last.at, held.loop) > 0
+    return stored and all(reached.get(node, 0).bit_count() <= 1 for nodes in held.nodes.values() for node in nodes)
 
 
 def _steps(held: Held, reached: dict[int, int], older: frozenset[int]) -> list[int]:
