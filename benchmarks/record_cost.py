@@ -443,7 +443,7 @@ def start(
     script.write_text(COMMON + body.replace("STEPS", str(steps * options.times)))
     command = [python, str(script)]
     if way == "recorder":
-        command = [python, str(PROBE), "--tape", str(folder / "tape.jsonl"), str(script)]
+        command = [python, str(PROBE), "--tape", str(folder / "tape.jsonl"), "--levels", "0", str(script)]
     env = {**os.environ, "OMP_NUM_THREADS": "1", "BENCH_WAY": way, "BENCH_DEVICE": device}
     process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     if core >= 0:

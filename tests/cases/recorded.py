@@ -34,7 +34,7 @@ if __package__ in (None, ""):
 
 from tapecheck.check import check
 from tapecheck.record import judge
-from tapecheck.record.evidence import lines_of, passes_of
+from tapecheck.record.evidence import asks_for_levels, lines_of, passes_of
 from tapecheck.record.run import PROBE
 from tapecheck.rules.finding import Finding
 from tapecheck.source import read_source
@@ -151,7 +151,8 @@ def _findings(program: Path) -> list[Finding]:
 def _watched(findings: Iterable[Finding]) -> list[str]:
     """Return the probe's options for findings."""
     found = list(findings)
-    return [
+    levels = [] if asks_for_levels(found) else ["--levels", "0"]
+    return levels + [
         part
         for option, places in (("--watch", lines_of(found)), ("--passes", passes_of(found)))
         for file, line in sorted(places)

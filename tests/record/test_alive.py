@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tapecheck.record import RunRequest, run
+from tapecheck.check import check
+from tapecheck.record import RunRequest, judge, run
+from tapecheck.record.evidence import asks_for_levels
 from tapecheck.record.probe.alive import NODE_BYTES
 from tapecheck.report import peak
+from tapecheck.source import from_text
 from tapecheck.tape import Loop, Measure, Started, Tape
 from tests.record.harness import plain
 
@@ -196,3 +199,42 @@ def test_what_lines_hold_is_what_the_process_grew_by(tmp_path: Path) -> None:
     assert [of_lines / of_malloc for of_lines, of_malloc in zip(leaks[:-1], grown, strict=True)] == [
         pytest.approx(1.0, abs=0.2)
     ] * 5
+
+
+LEVELS = """
+import torch
+
+net = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+seen = []
+for step in range(12):
+    optimizer.zero_grad({none})
+    loss = net(torch.randn(4, 8)).pow(2).mean()
+    loss.backward({create})
+    penalty = net(torch.randn(4, 8)).sum()
+    optimizer.step()
+    {after}
+"""
+
+
+def test_all_that_lives_is_gone_over_where_somebody_asks_for_it(tmp_path: Path) -> None:
+    def recorded(levels: bool, **words: str) -> Tape:
+        (tmp_path / "train.py").write_text(LEVELS.format(**{"none": "", "create": "", "after": "pass", **words}))
+        return run(RunRequest("train.py", cwd=str(tmp_path), levels=levels)).tape
+
+    def measured(tape: Tape) -> bool:
+        return any(isinstance(event, Measure) and event.name == "live-nodes" for event in tape.events)
+
+    assert measured(recorded(True))
+    assert not measured(recorded(False))
+    # What has a cycle is found by that alone, by a run that nobody has told of it.
+    cyclic = recorded(False, none="set_to_none=False", create="create_graph=True", after="net = torch.nn.Linear(8, 8)")
+    assert measured(cyclic)
+    kept = judge([], recorded(False, after="seen.append(penalty)"))
+    assert [(one.code, one.evidence.verdict) for one in kept if one.evidence] == [("TAPE201", "found-by-run")]
+
+
+def test_findings_about_what_keeps_graphs_ask_for_what_lives() -> None:
+    leak = check(from_text(LEVELS.format(none="", create="", after="seen.append(penalty)"), "train.py")).findings
+    assert asks_for_levels(leak)
+    assert not asks_for_levels(check(from_text(LEVELS.format(none="", create="", after="pass"), "train.py")).findings)

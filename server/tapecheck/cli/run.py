@@ -31,7 +31,7 @@ from tapecheck.fixes import Effort
 from tapecheck.fixes.code import Code
 from tapecheck.record import InterpreterError, Output, Progress, RunError, RunRequest, RunResult, judge, run
 from tapecheck.record.device import mean_time
-from tapecheck.record.evidence import lines_of, passes_of
+from tapecheck.record.evidence import asks_for_levels, lines_of, passes_of
 from tapecheck.record.interpreter import find_interpreter
 from tapecheck.record.memory import memory_ran_out
 from tapecheck.record.parallel import not_reduced
@@ -274,6 +274,7 @@ def _program(options: argparse.Namespace, wanted: CheckOptions) -> _Program:
 
 def _request(options: argparse.Namespace, checked: Checked, source: Source | None) -> RunRequest:
     """Return how to run what was checked."""
+    held = options.tape is not None or options.html is not None or options.output_format in ("html", "json-report")
     request = RunRequest(
         script=options.script,
         args=options.arguments,
@@ -290,7 +291,8 @@ def _request(options: argparse.Namespace, checked: Checked, source: Source | Non
         env=_OWN_STORE if tuple(options.launcher[-len(ANYWHERE) :]) == ANYWHERE else {},
         grace=options.grace,
         stdin=options.stdin,
-        held=options.tape is not None or options.html is not None or options.output_format in ("html", "json-report"),
+        held=held,
+        levels=held or asks_for_levels(checked.findings),
     )
     if source is not None and source.cells is not None:
         # As Jupyter has it: cells run where the notebook lies, and figures need no display.
@@ -475,7 +477,7 @@ def _with_evidence(program: _Program, result: RunResult) -> None:
 def _trials(program: _Program, interrupted: _Interrupted) -> list[Trial | None]:
     """Run the program twice with a seed, and once with the preferred fix of each finding that the run showed."""
     checked = program.checked
-    request = dataclasses.replace(reread(program.request), tape=None, held=False, watch=(), passes=())
+    request = dataclasses.replace(reread(program.request), tape=None, held=False, levels=True, watch=(), passes=())
     mended = [_mended(program, request, index) for index in range(len(checked.findings))]
     if not any(mended):
         say("no fix to try")

@@ -75,6 +75,11 @@ def passes_of(findings: Iterable[Finding]) -> set[tuple[str, int]]:
     )
 
 
+def asks_for_levels(findings: Iterable[Finding]) -> bool:
+    """Return whether what is alive in all of a program decides about one of its findings."""
+    return any(finding.code in _KEEPING for finding in findings)
+
+
 def confirm(
     source_path: str,
     request: RunRequest,

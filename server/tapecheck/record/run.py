@@ -74,7 +74,8 @@ class RunRequest:
     What lies beside the script, in the working directory or in their project is recorded as the program's own, as are
     the files that are watched and those of `own`, with what lies beside these: all else is a library's.
 
-    With `held` the tape says what the live tensors hold as it runs, for its page.
+    With `held` the tape says what the live tensors hold as it runs, for its page; without `levels` not even how many
+    graph nodes are alive in all, unless gradients have graphs: only what keeps graphs asks for that.
 
     `instead` are texts that modules are compiled from in place of their files, by the absolute paths of these.
 
@@ -104,6 +105,7 @@ class RunRequest:
     grace: float = 10.0
     stdin: bool = False
     held: bool = False
+    levels: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,6 +395,7 @@ def _options(request: RunRequest) -> list[str]:
         ("--name", request.name or None),
         ("--notebook", 1 if request.notebook else None),
         ("--bytes", 1 if request.held else None),
+        ("--levels", None if request.levels else 0),
     ):
         if value is not None:
             options += [option, str(value)]

@@ -32,7 +32,7 @@ NO_TORCH, OLD_TORCH = 97, 95
 USAGE = """usage: python path/to/probe [--tape FILE] [--name NAME] [--watch FILE:LINE[,LINE...]]
        [--passes FILE:LINE[,LINE...]] [--max-iterations N] [--max-backward N]
        [--timeout SECONDS] [--max-tape-bytes N] [--alive FD_OR_FIFO]
-       [--text FILE] [--instead FILE] [--notebook 1] [--seed N] [--rank 1] [--bytes 1]
+       [--text FILE] [--instead FILE] [--notebook 1] [--seed N] [--rank 1] [--bytes 1] [--levels 0]
        [--children FOLDER] [--notes FOLDER] [--own FILE_OR_FOLDER] [--directory FOLDER] SCRIPT | -m MODULE [ARGS...]
 """
 _OWN = os.path.dirname(os.path.abspath(__file__))
@@ -83,6 +83,7 @@ class Options:
             self.tape += ".rank" + rank()
         self.notebook = bool(numbers.get("--notebook"))
         self.bytes = bool(numbers.get("--bytes"))
+        self.levels = bool(numbers.get("--levels", 1))
         self.seed = int(numbers["--seed"]) if "--seed" in numbers else None
         self.script = rest[0]
         self.arguments = rest
@@ -96,7 +97,7 @@ _TEXTS = ("--tape", "--name", "--text", "--instead", "--alive", "--children", "-
 _LISTS = ("--watch", "--passes", "--own")
 _OPTIONS = (
     *_TEXTS, *_LISTS, "--max-iterations", "--max-backward", "--timeout", "--max-tape-bytes", "--notebook", "--seed",
-    "--rank", "--bytes",
+    "--rank", "--bytes", "--levels",
 )  # fmt: skip
 
 
@@ -387,6 +388,7 @@ def recorder_of(options: Options, program: Program, writer: Writer) -> Recorder:
     recorder.seeded.seed = options.seed
     words = ["python", *(["-m"] if options.module else []), *options.arguments]
     recorder.process.command = " ".join(map(shlex.quote, words))
+    recorder.levels = options.levels
     if options.bytes:
         recorder.alive = Alive(recorder)
     recorder.process.notes = options.notes or options.children

@@ -141,6 +141,9 @@ class HoldFinder(Holds):
             return
         if exact:
             self._write_alive(recorder, lines, loop, recorder.walks.living(), 0)
+        elif not (recorder.levels or self.gradients_have_graphs):
+            # Nobody asks for it: to go over all that lives is the dearest look there is.
+            return
         elif recorder.walks.count or loop.index <= _SEEN_BEFORE_TRAINING:
             # What an earlier run of the same loop has shown need not be shown again by so dear a look.
             part = (1.0 if recorder.walks.keeping else _WITHOUT_KEPT) * (1.0 if loop.entry == 1 else _OF_LATER_RUNS)

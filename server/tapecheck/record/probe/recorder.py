@@ -59,6 +59,7 @@ class Recorder(Recording, Listener):
         self.attached = False
         # What is alive in between, where the run is to tell it.
         self.alive: Optional[Alive] = None
+        self.levels = True
         self.failures = 0
         self.first_failure = ""
         self.ended = False

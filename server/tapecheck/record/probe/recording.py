@@ -264,6 +264,7 @@ class Recording(Protocol):
     first_sequence: int
     lock: threading.RLock
     alive: Optional[LiveBytes]
+    levels: bool
     walks: BackwardCalls
     passing: PassedCalls
     changes: InPlaceChanges

@@ -33,7 +33,8 @@ class Sharded:
         """Watch FSDP2 once the program has it: what is gathered at its first step was so before."""
         self._steps += 1
         module = sys.modules.get(_MODULE) if self._undo is None else None
-        if module is None:
+        # torch loads it by itself for many a program; without processes to shard among there are no groups to look for.
+        if module is None or not self.recorder.torch.distributed.is_initialized():
             return
         kind = module.FSDPParamGroup
         for each in gc.get_objects():
