@@ -347,8 +347,6 @@ class Ledger:
         roots = backward.root_nodes
         reached = self.ancestry(roots)
         wanted = set(backward.inputs or ())
-        if wanted and backward.call == "grad" and not backward.allow_unused:
-            traversal.problem = self._unused(backward, reached) or traversal.problem
         sure, needed = self._needed(backward, roots, reached, wanted)
         for node in self._order(roots, reached, needed):
             if node in done:
@@ -361,6 +359,11 @@ class Ledger:
             traversal.executed[node] = certain
             if event is not None:
                 self._walk(event, certain, backward, traversal)
+        if wanted and backward.call == "grad" and not backward.allow_unused:
+            # The engine asks this last: what is unused is said only where the walk came through.
+            unused = self._unused(backward, reached)
+            if unused is not None and (traversal.problem is None or unused.certain == "yes"):
+                traversal.problem = unused
         return traversal
 
     def _traversal_of(self, backward: Backward) -> Traversal:
