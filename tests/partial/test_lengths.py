@@ -255,3 +255,82 @@ def test_a_slice_has_no_more_elements_than_it_takes(part: str) -> None:
     several = len(eval(f"range(9){part}")) > 1
     text = f"{HEAD}{NET}out = net(x).exp().sum()\nfor one in hidden.make(){part}:\n    out.backward()\n"
     assert [one.code for one in check(from_text(text, "run.py")).findings] == ["TAPE101"] * several
+
+
+COMPUTED = {
+    "last": "xs[len(xs) - 1:]",
+    "last, by name": "xs[n - 1:]",
+    "last, both ends": "xs[n - 1:len(xs)]",
+    "after the thirds": "xs[n - n % 3:]",
+    "after the fourths": "xs[n // 4 * 4:]",
+    "first of all": "xs[::len(xs)]",
+    "up to one": "xs[:n // n]",
+    "from the end": "xs[-(n // n):]",
+    "last number": "range(n - 1, n)",
+    "last number of both": "range(len(xs) - 1, len(xs))",
+    "one step": "range(0, n, n)",
+    "below zero": "range(-n, 1 - n)",
+    "odd": "range(n % 2)",
+    "left over": "range(n % 5)",
+    "least": "range(min(n, 1))",
+    "none": "range(n - n)",
+    "one": "range(n - len(xs) + 1)",
+    "whole": "range(int(n / n))",
+    "rounded": "range(round(n / n))",
+    "power": "range(n ** 0)",
+    "difference": "range(abs(n - n - 1))",
+    "truth": "range(int(n > 0))",
+    "bit": "range(n & 1)",
+    "digits": "range(len(str(n)))",
+    "letters": "str(n)",
+    "text": "f'{n}'",
+    "numbered": "enumerate(range(n - 1, n))",
+    "pairs": "zip(range(n - 1, n), range(n))",
+    "repeated": "[0] * (n // n)",
+    "listed": "[i for i in range(n - 1, n)]",
+    "kept": "{i: 0 for i in range(n - 1, n)}",
+    "last of a list": "list(range(n))[n - 1:]",
+    "backwards": "list(reversed(range(n)))[n - 1:]",
+    "index from the end": "range(range(n)[-1], n)",
+    "iterated": "itertools.islice(xs, n - 1, n)",
+    "iterated to the end": "itertools.islice(xs, n - 1, None)",
+    "tensor": "torch.zeros(n // n, 2)",
+    "numbers": "torch.arange(n - 1, n)",
+    "rows": "torch.zeros(n, 2)[n - 1:]",
+    "another shape": "torch.zeros(n, 2).view(-1, 2 * n)",
+    "sizes": "range(torch.zeros(n, 2).shape[0] - n + 1)",
+    "split": "torch.arange(n).split(n)",
+    "split by a function": "torch.split(torch.arange(n), n)",
+    "split in two": "torch.arange(n).split(n // 2 + 1)",
+    "split drawn": "torch.randperm(n).split(len(xs))",
+    "split stacked": "torch.stack(list(torch.zeros(n))).split(n)",
+    "chunk": "torch.arange(n).chunk(n // n)",
+    "taken apart": "torch.zeros(n // n, 2).unbind()",
+    "one batch": "DataLoader(range(n), batch_size=n)",
+    "one batch of tensors": "DataLoader(TensorDataset(torch.zeros(n, 1)), batch_size=len(xs))",
+    "batches of indices": "BatchSampler(RandomSampler(range(n)), n, False)",
+    "drawn once": "RandomSampler(range(n), num_samples=n // n)",
+}
+ROUNDS = {"a graph": "out = (w * w).sum()", "a graph that is freed": "out = loss"}
+
+
+@pytest.mark.parametrize("source", ["rows", "slice", "made", "loader of hidden data", "own dataset"])
+def test_what_is_worked_out_from_a_length_decides_nothing(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = []
+    head = f"{HEAD}import itertools\n{SOURCES[source]}\nn = len(xs)\n"
+    for (name, form), (graph, out) in itertools.product(COMPUTED.items(), ROUNDS.items()):
+        text = f"{head}{out}\nfor part in {form}:\n    out.backward()\n"
+        if source not in ("rows", "slice") and "xs[" in form:
+            continue
+        if _is_sure(text) and any(_passes(text, one, monkeypatch) for one in LENGTHS):
+            wrong.append((name, graph))
+    assert wrong == []
+
+
+@pytest.mark.parametrize("source", ["rows", "slice"])
+@pytest.mark.parametrize(
+    "form", ["xs[len(xs) - 1:]", "xs[::n]", "range(n - 1, n)", "range(0, n, n)", "torch.randperm(n).split(n)"]
+)
+def test_what_has_one_element_however_many_there_are_goes_round_once(form: str, source: str) -> None:
+    text = f"{HEAD}{SOURCES[source]}\nn = len(xs)\nout = (w * w).sum()\nfor part in {form}:\n    out.backward()\n"
+    assert not check(from_text(text, "run.py")).findings

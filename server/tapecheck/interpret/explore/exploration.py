@@ -215,8 +215,9 @@ class Exploration:
         world = self._run_way(replace(way, policy=replace(way.policy, length=length))).world
         self.found.runs += 1
         tape = world.writer.tape
-        # A program that fails there is one in which nothing is so long, nor is one whose loops go round too seldom.
-        if tape.complete and _goes_as_far(rounds, _rounds(tape)):
+        # A program that fails there is one in which nothing is so long, nor is one whose loops go round too seldom: but
+        # not where there are many, and a loop goes round seldom all the same.
+        if tape.complete and (length == max(limits.OTHER_LENGTHS) or _goes_as_far(rounds, _rounds(tape))):
             tape.ledger, tape.refutes_only = world.writer.ledger, True
             self.found.tapes.append(tape)
         world.writer.part()

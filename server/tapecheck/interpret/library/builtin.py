@@ -11,7 +11,7 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.library import replays
 from tapecheck.interpret.library.states import LoaderState, state_of
-from tapecheck.interpret.objects import syntax
+from tapecheck.interpret.objects import lengths, syntax
 from tapecheck.interpret.objects.algebra import dict_update, ordered, stored_under
 from tapecheck.interpret.objects.constants import computed, formatted, text_of
 from tapecheck.interpret.objects.containers import of_library
@@ -23,6 +23,7 @@ from tapecheck.interpret.objects.unknowns import (
     drawn,
     guessed,
     hidden,
+    reckoned,
     remembered,
     resolved,
     setting,
@@ -144,6 +145,8 @@ def make_range(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if not args:
         return Unknown("range")
     last = args[0] if len(args) == 1 else args[1]
+    if (reckoned_with := _reckoned_range(m, args, node)) is not None:
+        return reckoned_with
     step = known_int(args[2]) if len(args) > 2 else 1
     start = _bound(concrete(args[0]), 0, False) if len(args) > 1 else 0
     if start is None:
@@ -157,6 +160,26 @@ def make_range(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     default = known_int(default_of(last))
     usual = default - start if default is not None and step == 1 else None
     return Range(start, stop, by, usual, settled, usual is None and unseen, _is_open(setting(m, last), stop))
+
+
+def _reckoned_range(m: Engine, args: Args, node: ast.AST) -> Range | None:
+    """Return a range whose bounds are worked out from a length, and that need not grow with it; None of any other."""
+    if not any(isinstance(one, Unknown) and one.concrete is None for one in args):
+        return None
+    bounds = [0, args[0], 1] if len(args) == 1 else [*args, 1][:3]
+    count = derived(Kind.WHOLE, "len", "rounds", *bounds)
+    found = reckoned(m, count, _last_argument(node))
+    if found is None:
+        return None
+    known = [lengths.whole(one) for one in bounds]
+    start, stop, step = known
+    if start is None or stop is None or not step:
+        return Range(0, found, 1, hidden=hidden(m, count))
+    return Range(start, stop, step, hidden=hidden(m, count))
+
+
+def _last_argument(node: ast.AST) -> ast.AST:
+    return node.args[-1] if isinstance(node, ast.Call) and node.args else node
 
 
 def _may_be_any(end: Unknown) -> bool:
@@ -180,7 +203,7 @@ def _end_of_range(
     # An unknown end is as many steps away as an unknown loop has iterations, however long they are.
     usual = start + limits.LOOP_BOUND * (step or 1)
     if isinstance(given, Unknown):
-        guessed(m, given, node.args[-1] if isinstance(node, ast.Call) and node.args else node, usual, asked=True)
+        guessed(m, given, _last_argument(node), usual, asked=True)
     return _bound(given, usual, True), settled
 
 
@@ -471,7 +494,9 @@ def _computed(function: Callable[..., Value]) -> Callable[[Engine, Args, Kwargs,
         try:
             known = [plain(arg) for arg in args]
         except NotPlain:
-            return Unknown.number(cuts_of(*args))
+            made = Unknown.number(cuts_of(*args))
+            made.drawn = args if isinstance(args, tuple) else tuple(args)
+            return made
         return computed(m, Kind.ANY, function, *known)
 
     return run

@@ -10,7 +10,9 @@ from dataclasses import replace
 from tapecheck.interpret import limits
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import DatasetState, LoaderState, PartState, SamplerState, kept, state_of
+from tapecheck.interpret.objects import lengths
 from tapecheck.interpret.objects.carry import has_graph
+from tapecheck.interpret.objects.unknowns import derived
 from tapecheck.interpret.values import (
     MORE_KEYWORDS,
     NO_MODEL,
@@ -240,7 +242,11 @@ def _measures(torch: Torch, value: Value, node: ast.AST) -> Iterator[Value]:
 
 
 def _made_of(drawn: SamplerState) -> tuple[Value, ...]:
-    return drawn.source, drawn.count, drawn.replicas, drawn.batch
+    batch = drawn.batch
+    if lengths.hangs_on_length(batch):
+        # As many samples at a time as something else has: it need not be long, however long the dataset is.
+        batch = derived(Kind.WHOLE, "len", "batches of", batch)
+    return drawn.source, drawn.count, drawn.replicas, batch
 
 
 def _sum(torch: Torch, datasets: Iterable[Value], node: ast.AST) -> int | None:
@@ -306,6 +312,8 @@ def stream(torch: Torch, owner: Instance, node: ast.AST) -> Stream | None:
     if isinstance(owner.state, SamplerState):
         indices = None if _own_sampler(owner.state) else _count(torch, owner, node)
         count = length_of(torch, owner, node) if indices is None else None
+        if count is not None and lengths.stays_short(count):
+            indices = torch.machine.guessed(count, node)
         return Stream(lambda: indices, lambda index: _drawn_index(kept(owner, SamplerState)), count=count)
     if isinstance(owner.state, (DatasetState, PartState)):
         samples = _count(torch, owner, node)
@@ -334,7 +342,7 @@ def _batches(torch: Torch, owner: Instance, known: int | None, node: ast.AST) ->
     if known is not None:
         return known
     kept(owner, LoaderState).iterated = True
-    if owner.length is None or owner.length.bounds is None:
+    if owner.length is None or (owner.length.bounds is None and not lengths.stays_short(owner.length)):
         return None
     return torch.machine.guessed(owner.length, node, limits.BATCHES_BOUND)
 

@@ -16,7 +16,7 @@ from typing import Literal
 from tapecheck.interpret import limits
 from tapecheck.interpret.library import precisions, replays, scalers, sharding, visible
 from tapecheck.interpret.library.contract import Torch
-from tapecheck.interpret.objects import unknowns
+from tapecheck.interpret.objects import lengths, unknowns
 from tapecheck.interpret.state import World, cuts_of, merge_cuts
 from tapecheck.interpret.values import (
     COUNTED,
@@ -155,7 +155,7 @@ def _op(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> V
         made = torch.factory(name, args, kwargs, node)
         size = first_part(unknowns.setting(torch.machine, positional(args, 0)))
         if isinstance(made, Tensor) and made.length is None and isinstance(size, Unknown):
-            made.length = Unknown.hanging_on("len", Kind.WHOLE, size)
+            made.length = _length_by(name, size, args)
         return _into_out(torch, name, made, kwargs, node) if isinstance(made, Tensor) else made
     bound = bind(narrowed, args, kwargs)
     changed: Sequence[str] = narrowed.writing.mutates
@@ -172,6 +172,13 @@ def _op(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> V
     return _measured(torch, name, result, target, args, kwargs, bound, node) if isinstance(result, Tensor) else result
 
 
+def _length_by(name: str, size: Unknown, args: Args) -> Unknown:
+    """Return the length of what a factory makes that is told an unknown size."""
+    if name == "arange" and len(args) > 1:
+        return unknowns.derived(Kind.WHOLE, "len", "rounds", *[*args, 1][:3])
+    return size if size.kind in COUNTED else Unknown.hanging_on("len", Kind.WHOLE, size)
+
+
 def _measured(
     torch: Torch, name: str, result: Tensor, target: Value, args: Args, kwargs: Kwargs, bound: Kwargs, node: ast.AST
 ) -> Tensor:
@@ -182,6 +189,8 @@ def _measured(
         result.length = 1
     elif name == "clone" and args and isinstance(args[0], Tensor):
         result.length = args[0].length
+    elif name in ("view", "reshape") and any(map(lengths.hangs_on_length, args[1:])):
+        result.length = unknowns.derived(Kind.WHOLE, "len", name, *args[1:])
     return _into_out(torch, name, result, kwargs, node)
 
 
@@ -783,13 +792,15 @@ def _several(
     if fact.name in _TAKES_APART:
         rows = _rows_of_parts(fact.name, bound)
         if rows is not None:
-            parts = [output(index) for index in range(len(rows))]
-            for part, length in zip(parts, rows, strict=True):
+            outputs = [output(index) for index in range(len(rows))]
+            for part, length in zip(outputs, rows, strict=True):
                 part.length = length
-            return tuple(parts)
+            return tuple(outputs)
         count = _sections(torch, bound, node)
     if count is None or count > limits.MOST_OUTPUTS:
-        return List([output(index) for index in range(2)], more=True, alike=2)
+        parts = List([output(index) for index in range(2)], more=True, alike=2)
+        parts.length = _number_of_parts(fact.name, bound)
+        return parts
     if fact.result.n_outputs is None or len(fact.result.differentiable_outputs) >= count:
         return tuple([output(index) for index in range(count)])
     cuts, live = result.cuts, fact.result.differentiable_outputs
@@ -815,6 +826,24 @@ def _sections(torch: Torch, bound: Kwargs, node: ast.AST) -> int | None:
         return known_int(bound.get("chunks"))
     known = behaviour(sections).known_items(torch.machine, node)
     return None if known is None else len(known)
+
+
+def _number_of_parts(name: str, bound: Kwargs) -> Unknown | None:
+    """Return in how many parts a tensor is taken whose number hangs on how long something is; None of any other."""
+    whole = bound.get("self", bound.get("input", bound.get("tensor")))
+    size = bound.get("chunks") if name == "chunk" else bound.get("split_size", bound.get("split_size_or_sections"))
+    count = _asked_length(whole) if isinstance(whole, Tensor) and concrete(bound.get("dim", 0)) == 0 else None
+    if name == "unbind":
+        return count if isinstance(count, Unknown) and lengths.stays_short(count) else None
+    if name not in ("chunk", "split") or not lengths.hangs_on_length(size):
+        return None
+    return unknowns.derived(Kind.WHOLE, "len", name, Unknown.whole("size") if count is None else count, size)
+
+
+def _asked_length(tensor: Tensor) -> Value:
+    if tensor.length is None:
+        tensor.length = unknowns.derived(Kind.WHOLE, "len", "len", tensor)
+    return tensor.length
 
 
 def _rows_of_parts(name: str, bound: Mapping[str, Value]) -> list[int | None] | None:
@@ -1037,7 +1066,9 @@ def get_item(torch: Torch, owner: Tensor, index: Value, node: ast.AST) -> Value:
             result.note(Mark.PERHAPS_A_COPY)
     if _lays_apart(index) and isinstance(result, Tensor) and result.storage is owner.storage:
         result.note(Mark.LIES_APART)
-    length = _length_of_part(owner.length, concrete(first_part(index)))
+    length: Value = _length_of_part(owner.length, concrete(first_part(index)))
+    if length is None and isinstance(cut := first_part(index), slice) and any(map(lengths.hangs_on_length, _ends(cut))):
+        length = unknowns.derived(Kind.WHOLE, "len", "part", _asked_length(owner), *_ends(cut))
     if length is not None and isinstance(result, Tensor):
         result.length = length
     if isinstance(result, Tensor) and result.rank is None and owner.rank is not None:
@@ -1051,6 +1082,10 @@ def _rank_of_part(rank: int, index: Value) -> int | None:
     if not all(one is None or type(one) is int or isinstance(one, slice) for one in parts):
         return None
     return rank + sum(1 if one is None else -(type(one) is int) for one in parts)
+
+
+def _ends(cut: slice) -> tuple[Value, Value, Value]:
+    return cut.start, cut.stop, cut.step
 
 
 def _length_of_part(length: Value, first: Value) -> int | None:

@@ -11,11 +11,11 @@ from collections.abc import Generator as PyGenerator
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.library import contexts, processes
-from tapecheck.interpret.library.builtin import make_dict, make_range, unknown
-from tapecheck.interpret.objects import queues, records, syntax
+from tapecheck.interpret.library.builtin import following, make_dict, make_range, unknown
+from tapecheck.interpret.objects import lengths, queues, records, syntax
 from tapecheck.interpret.objects.constants import computed
 from tapecheck.interpret.objects.methods import counter, nothing
-from tapecheck.interpret.objects.unknowns import drawn, remembered, usually
+from tapecheck.interpret.objects.unknowns import derived, drawn, remembered, usually
 from tapecheck.interpret.state import cuts_of
 from tapecheck.interpret.values import (
     MORE,
@@ -43,6 +43,7 @@ from tapecheck.interpret.values import (
     argument,
     behaviour,
     concrete,
+    drawn_from,
     expression,
     is_constant,
     is_function,
@@ -74,7 +75,7 @@ def standard_library(m: Engine, path: str, args: Args, kwargs: Kwargs, node: ast
                 return computed(m, Kind.NUMBER, function, *(plain(arg) for arg in args))
             except NotPlain:
                 return Unknown.number(cuts_of(*args))
-        return Unknown.number(cuts_of(*args))
+        return drawn_from(Unknown.number(cuts_of(*args)), args)
     handler = _STANDARD.get(path)
     if handler is None and path.startswith("operator."):
         handler = _operator(path[9:])
@@ -282,6 +283,12 @@ def _islice(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     part = known_slice(([None, *bounds, None] if len(bounds) == 1 else [*bounds, None])[:3])
     if part is None and isinstance(given, (List, tuple)):
         return m.stream(behaviour(given).part(m, slice(*args[1:]), node), node)
+    if part is None and inner.count is not None and any(map(lengths.hangs_on_length, args[1:])):
+        ends = (None, *args[1:], None) if len(bounds) == 1 else (*args[1:], None)
+        count = derived(Kind.WHOLE, "len", "part", inner.count, *ends[:3])
+        if lengths.stays_short(count):
+            m.guessed(count, node)
+            return Stream(lambda: known_int(count), following(inner), inner.sequential, over=(inner,), count=count)
     if part is None:
         return Stream(lambda: None, inner.item, inner.sequential, inner.next, over=(inner,), settled=True)
     base, start, stop, step = inner.next, part.start or 0, part.stop, 1 if part.step is None else part.step

@@ -11,6 +11,7 @@ from tapecheck.interpret.library.leaves import escape
 from tapecheck.interpret.library.opaque import NO_GRAPH_ATTRIBUTES, OF_TENSORS
 from tapecheck.interpret.library.operations import fail, lies_across, written_through
 from tapecheck.interpret.library.states import DistributionState, kept
+from tapecheck.interpret.objects import lengths
 from tapecheck.interpret.objects.unknowns import drawn
 from tapecheck.interpret.state import World, cuts_of, merge_cuts
 from tapecheck.interpret.values import (
@@ -414,6 +415,9 @@ def tensor_stream(torch: Torch, value: Tensor, node: ast.AST) -> Stream:
         known = value.items
         return Stream(lambda: len(known), item)
     count = value.length if isinstance(value.length, Unknown) else None
+    if count is not None and lengths.stays_short(count):
+        torch.machine.guessed(count, node)
+        return Stream(lambda: known_int(count), item, count=count)
     return Stream(lambda: value.length if isinstance(value.length, int) else None, item, count=count)
 
 

@@ -24,6 +24,7 @@ from tapecheck.interpret.values import (
     Value,
     behaviour,
     concrete,
+    drawn_from,
     hashable,
     is_constant,
     plain,
@@ -205,7 +206,7 @@ def text_of(machine: Engine, value: Value, node: ast.AST, names: tuple[str, ...]
     try:
         known = plain(value)
     except NotPlain:
-        return Unknown.text()
+        return drawn_from(Unknown.text(), (value,))
     text = str(known) if "__str__" in names else repr(known)
     return text if len(text) <= limits.MAX_TEXT else Unknown.text()
 

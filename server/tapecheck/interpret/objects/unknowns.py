@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.objects import syntax
+from tapecheck.interpret.objects import lengths, syntax
 from tapecheck.interpret.state import World
 from tapecheck.interpret.state.choices import Length
 from tapecheck.interpret.values import (
@@ -23,6 +23,7 @@ from tapecheck.interpret.values import (
     behaviour,
     bound_length,
     is_constant,
+    known_int,
     known_numbers,
     settle_on,
 )
@@ -206,8 +207,61 @@ def guessed(
     known = length.concrete is not None or length.truth is False
     if known or (length.bounds is not None and length.bounds[0] == length.bounds[1]):
         return bound_length(length, usual)
+    if (found := reckoned(machine, length, node)) is not None:
+        return found
+    if lengths.stays_short(length):
+        length.bounds = length.bounds or (0, math.inf)
+    found = bound_length(length, machine.world.choices.length(usual))
+    _note_length(machine, length, node, asked=asked)
+    return found
+
+
+def reckoned(machine: Engine, length: Unknown, node: ast.AST) -> int | None:
+    """Settle on a length as those say that it is worked out from, where it need not grow with them; None where it does,
+    and where this cannot be told.
+    """
+    if length.parts is None and not length.drawn:
+        return None
+    policy = machine.world.choices.policy
+    found = lengths.sources(length)
+    if not found:
+        known = lengths.count_of(length)
+        if known is not None:
+            settle_on(length, known)
+        return known
+    (source, *others) = found.values()
+    counts = {} if others or source is length or has_default(source) else lengths.by_count(length, source)
+    if not counts:
+        if policy.length != lengths.MANY or not lengths.stays_short(length):
+            return None
+        settle_on(length, max(0, math.ceil(length.bounds[0])) if length.bounds is not None else 0)
+        length.bounds = length.bounds or (0, math.inf)
+        _note_length(machine, length, node, asked=True)
+    elif len(set(counts.values())) == 1:
+        settle_on(length, min(counts.values()))
+    elif lengths.least(counts) < limits.SURE_ITERATIONS and (policy.length or not lengths.goes_round(counts)):
+        count = _count_for(machine, counts)
+        known = lengths.count_of(length, {id(source): count})
+        if known is None:
+            return None
+        settle_on(source, count)
+        _note_length(machine, source, node, asked=True)
+        settle_on(length, known)
+        length.bounds = length.bounds or (0, math.inf)
+    return known_int(length)
+
+
+def _count_for(machine: Engine, counts: dict[int, int]) -> int:
+    """Return the count to settle on for what a length is worked out from: of many one for which that is shortest."""
+    choices = machine.world.choices
+    if choices.policy.length == lengths.MANY:
+        return next(one for one, count in counts.items() if one >= lengths.MANY and count == lengths.least(counts))
+    return choices.length(limits.LOOP_BOUND)
+
+
+def _note_length(machine: Engine, length: Unknown, node: ast.AST, *, asked: bool) -> None:
+    """Note that the path has settled on a length."""
     choices, position = machine.world.choices, machine.world.position
-    found = bound_length(length, choices.length(usual))
     text = length.name if "(" in length.name else syntax.text_of(node) if isinstance(node, ast.expr) else ""
     if length.name == "len" and not text.startswith("len("):
         text = f"len({text})"
@@ -219,7 +273,6 @@ def guessed(
         return length.concrete
 
     choices.lengths.append(Length(position.site(node), text, number, is_asked, hidden(machine, length)))
-    return found
 
 
 def asked(value: Value) -> Value:

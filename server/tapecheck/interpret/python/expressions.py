@@ -114,7 +114,8 @@ def _attribute(machine: Engine, node: ast.Attribute, env: Env) -> Value:
 
 
 def _subscript(machine: Engine, node: ast.Subscript, env: Env) -> Value:
-    return machine.get_item(machine.eval(node.value, env), machine.eval(node.slice, env), node)
+    value, index = machine.eval(node.value, env), machine.eval(node.slice, env)
+    return machine.get_item(unknowns.setting(machine, value) if isinstance(index, slice) else value, index, node)
 
 
 def _slice(machine: Engine, node: ast.Slice, env: Env) -> Value:

@@ -111,21 +111,22 @@ class Unknown(BaseValue):
     """A value nobody can know.
 
     `name` is for people; `kind` says what is known of its type. `node` is set where it may carry a graph (the
-    result of an unknown call on tensors), `certain` says whether it surely carries that graph. `concrete` is set once
-    the dry run has settled on a value for it (a loop bound). `leaf` stands for the parameters of an unknown model,
-    which is trained as one opaque differentiable module. `data` says that it is data: no graph; `assumed` that this
-    is so because loaders give data, and it was iterated out of something that was handed in; `returned` that it came
-    out of a call that was given values, so that what is in it need not be data. `parts` is what it was worked out
-    from: the name of an operation and its operands; `drawn` what Python's own function or operation that gave it, and
-    has no `parts` for it, was given. `bounds` is what tests have shown of a number, `length` what `len` of it gave.
-    `key` is its expression and `unresolved` that it follows from nothing, as of how many settlings. `part_of` says what
-    it is a part of, `asks` what it tests, `default` what it is by default, `kept` what the code behind it may keep.
+    result of an unknown call on tensors), `certain` says whether it surely carries that graph. `concrete` is set
+    once the dry run has settled on a value for it (a loop bound). `leaf` stands for the parameters of an unknown
+    model, which is trained as one opaque differentiable module. `data` says that it is data: no graph; `assumed`
+    that this is so because loaders give data, and it was iterated out of something that was handed in; `returned`
+    that it came out of a call that was given values, so that what is in it need not be data. `parts` is what it was
+    worked out from: the name of an operation and its operands; `drawn` what Python's own function or operation that
+    gave it, and has no `parts` for it, was given; it `counts` where it says how many there are of what it hangs on.
+    `bounds` is what tests have shown of a number, `length` what `len` of it gave. `key` is its expression and
+    `unresolved` that it follows from nothing, as of how many settlings. `part_of` says what it is a part of, `asks`
+    what it tests, `default` what it is by default, `kept` what the code behind it may keep.
     """
 
     __slots__ = (
-        "asks", "assumed", "attrs", "bounds", "certain", "concrete", "cuts", "data", "default", "drawn", "items",
-        "kept", "key", "kind", "leaf", "length", "name", "node", "oldest", "part_of", "parts", "returned", "storage",
-        "truth", "unresolved",
+        "asks", "assumed", "attrs", "bounds", "certain", "concrete", "counts", "cuts", "data", "default",
+        "drawn", "items", "kept", "key", "kind", "leaf", "length", "name", "node", "oldest", "part_of", "parts",
+        "returned", "storage", "truth", "unresolved",
     )  # fmt: skip
 
     can_hold: ClassVar[bool] = True
@@ -182,6 +183,7 @@ class Unknown(BaseValue):
         self.default = NO_DEFAULT
         self.kept = NOTHING_KEPT
         self.drawn: tuple[Value, ...] = ()
+        self.counts = False
 
     def stands_at(self, built: Tensor) -> None:
         """Note that it may have the graph that was built for it."""
@@ -210,6 +212,7 @@ class Unknown(BaseValue):
         """Return what nobody can know, and hangs on some values."""
         made = cls(name, None, (), kind)
         made.drawn = tuple(value for value in values if value is not None)
+        made.counts = kind in COUNTED
         return made
 
     @classmethod
@@ -261,8 +264,11 @@ class Unknown(BaseValue):
             child = self._part(f"{self.name}[...]", Whole(None, "", self, self.part_of.within))
             if self.kind is Kind.SIZES:
                 child.kind = Kind.SIZES if isinstance(index, slice) else _kind_of_size(index)
-            if isinstance(index, slice) and (most := _most_of(index)) is not None:
-                child.asked_length().bounds = (0, most)
+            if isinstance(index, slice):
+                part = child.asked_length()
+                part.parts = ("part", self.asked_length(), index.start, index.stop, index.step)
+                if (most := _most_of(index)) is not None:
+                    part.bounds = (0, most)
             if not is_constant(index):
                 return child
             self.items[key] = child
