@@ -7,7 +7,7 @@ import re
 from typing import NamedTuple
 
 from tapecheck.fixes.candidate import Context
-from tapecheck.fixes.code import FUNCTIONS, Code, LoopNode, dotted
+from tapecheck.fixes.code import FUNCTIONS, Code, LoopNode, dotted, root_name
 from tapecheck.fixes.hooks import registers_hook
 from tapecheck.fixes.noticed import lists_names
 from tapecheck.fixes.ops import hands_back, may_write, op_called, shares_memory
@@ -54,6 +54,14 @@ def replaced_alone(context: Context, statement: ast.stmt, value: ast.expr) -> bo
 def only_read(context: Context, statement: ast.stmt, value: ast.expr) -> bool:
     """Return whether a name is given a tensor made there, which nothing but a statement holds, views or changes."""
     return isinstance(value, ast.Name) and _Holders(context, statement, value.id).only_read()
+
+
+def computes_with(context: Context, statement: ast.stmt, value: ast.expr) -> bool:
+    """Return whether what an expression is part of computes with it, and neither keeps nor views it.
+
+    It is a part of a tensor that a statement changes, which was made in the same function.
+    """
+    return _Holders(context, statement, root_name(value) or "").computes_with(value)
 
 
 def keeps_type(context: Context, change: ast.AugAssign | ast.Call) -> bool:
@@ -122,6 +130,10 @@ class _Holders:
         return all(map(self._makes, stores)) and all(
             self._only_reads(one) and not self._changes(one) for one in self._elsewhere()
         )
+
+    def computes_with(self, value: ast.expr) -> bool:
+        """Return whether the name is given a tensor made there, and what an expression is part of computes with it."""
+        return self._given is not None and self._only_reads(value)
 
     def _elsewhere(self) -> list[ast.expr]:
         """Return where the name is read but in the statement."""

@@ -17,6 +17,7 @@ from tapecheck.fixes.hooks import runs_in_backward
 from tapecheck.fixes.story import Collision, frames, reads
 from tapecheck.fixes.strategies.arguments import with_keyword
 from tapecheck.fixes.strategies.carried import detach_carried
+from tapecheck.fixes.strategies.copied import read_copies, write_into_copy
 from tapecheck.fixes.strategies.shared import detach_shared, forward_again, step_once
 from tapecheck.rules.stale_saved_tensor.facts import StaleSavedTensorFacts
 from tapecheck.rules.stale_saved_tensor.rule import ONLY_IN_PLACE
@@ -466,6 +467,7 @@ STRATEGIES: tuple[Strategy, ...] = (
     no_broadcast,
     out_of_place,
     clone_saved,
+    read_copies,
     turn_first,
     detach_carried,
     step_once,
@@ -474,6 +476,7 @@ STRATEGIES: tuple[Strategy, ...] = (
     step_later,
     change_later,
     change_copy,
+    write_into_copy,
     leave_out,
 )
 """What is proposed, preferred first."""
