@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tapecheck.check import check
@@ -358,3 +360,38 @@ def test_a_sum_that_is_there_before_the_backward_is_another_loss(made: str) -> N
     late = EARLY.replace("BEFORE", "").replace("AFTER", f"total = {made}")
     assert too_late(early) == []
     assert [line for _, line, _ in too_late(late)] == [13]
+
+
+BY_HAND = """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+past = [(None, torch.zeros(4, 4, requires_grad=True) * 1)]
+for step in range(8):
+    before = past[-1][1].detach().requires_grad_()
+    now = net(before) + {term}
+    past.append((before, now))
+    if step % 2 == 0:
+        optimizer.zero_grad()
+        now.mean().backward(retain_graph=True)
+        past[-2][1].backward({gradient})
+        optimizer.step()
+learned = [p.detach().clone() for p in net.parameters()]
+"""
+
+
+@pytest.mark.parametrize(
+    ("gradient", "told"), [("before.grad", False), ("before.grad.clone()", False), ("torch.ones(4, 4)", True)]
+)
+def test_a_gradient_that_is_walked_on_by_hand_is_an_effect_in_another_iteration(gradient: str, *, told: bool) -> None:
+    torch = pytest.importorskip("torch")
+    learned = []
+    for term in ("before", "before.detach()"):
+        names: dict[str, Any] = {}
+        exec(BY_HAND.format(term=term, gradient=gradient), names)
+        learned.append(names["learned"])
+    assert told == all(map(torch.equal, *learned))
+    found = check(from_text(BY_HAND.format(term="before", gradient=gradient), "train.py")).findings
+    assert [one.code for one in found if one.code == "TAPE407"] == ["TAPE407"] * told

@@ -25,7 +25,7 @@ from tapecheck.rules.rule import Rule
 from tapecheck.rules.term_without_effect.facts import TermWithoutEffectFacts
 from tapecheck.rules.untrained_parameter.rule import forgotten
 from tapecheck.rules.words import called_from, cut_advice, cut_words, headline, parameters_text
-from tapecheck.tape import Cut, Fact, Leaf, Node, Site, Span, either
+from tapecheck.tape import Cut, Fact, GradientRead, Leaf, Node, Site, Span, either
 
 _FACTORS = frozenset(("mul", "div", "neg"))
 _SAID = frozenset(("detach", "data"))
@@ -103,8 +103,21 @@ def _shown(reading: Reading) -> Iterator[tuple[_Key, tuple[Reading, Term] | None
         key = term.run.at.span, term.merge.at.span, term.place
         if term.reaches == "yes":
             yield key, None
-        elif term.reaches == "no" and reading.complete and not _told_as_cut(reading, term):
+        elif term.reaches != "no" or not reading.complete or _told_as_cut(reading, term):
+            continue
+        elif not _is_read_elsewhere(reading, term):
             yield key, (reading, term)
+
+
+def _is_read_elsewhere(reading: Reading, term: Term) -> bool:
+    """Return whether the program reads the gradient of a leaf that a term leads to, in another iteration: it goes on
+    from there by itself.
+    """
+    leaves = reading.ledger.leaves
+    reached = reading.below([term.node]) & leaves.keys() if term.node is not None else ()
+    places = {leaves[leaf].at.span for leaf in reached if not leaves[leaf].parameter}
+    read = {event.of for _, event in reading.gradient_events if isinstance(event, GradientRead)} if places else ()
+    return any(leaf in leaves and leaves[leaf].at.span in places for leaf in read)
 
 
 def _trains_nothing(reading: Reading, node: int) -> tuple[str, ...]:
