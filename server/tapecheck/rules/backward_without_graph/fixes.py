@@ -18,8 +18,9 @@ from tapecheck.fixes.strategies.differentiable import (
     train_on_scores,
 )
 from tapecheck.fixes.strategies.frozen import frozen_by, leave_trainable, switch_on_again
+from tapecheck.fixes.strategies.recorded import record_where_walked
 from tapecheck.source.nodes import attr_of, method_called, of_kind
-from tapecheck.tape import Optimizer
+from tapecheck.tape import Bind, Optimizer
 
 _FACTORIES = frozenset({
     "arange", "empty", "eye", "full", "linspace", "logspace", "normal", "ones", "rand", "randn", "tensor", "zeros",
@@ -34,7 +35,7 @@ def without_threshold(context: Context) -> Iterator[Candidate]:
         if cut.how != "nondifferentiable":
             continue
         node = code.expression_at(cut.at.span)
-        kept = _smooth(node)
+        kept = _smooth(node) or _compared(context, node)
         text = rewrite.tried(rewrite.parenthesized, code.segment(kept)) if kept is not None else None
         if text is None or node is None:
             continue
@@ -54,10 +55,38 @@ def without_threshold(context: Context) -> Iterator[Candidate]:
         )
 
 
-def _smooth(node: ast.AST | None) -> ast.expr | None:
-    """Return what a step is made of: the left side of a comparison with a constant, what is turned into integers."""
+def _compared(context: Context, node: ast.AST | None) -> ast.expr | None:
+    """Return what `p > self.level`, `p.ge(level)` or `torch.gt(p, level)` says is large, where the level has no graph.
+
+    Of a value that is to be small, the value itself would be trained the other way.
+    """
     match node:
-        case ast.Compare(left=left, comparators=[ast.Constant()]):
+        case ast.Compare(left=value, ops=[ast.Gt() | ast.GtE()], comparators=[level]):
+            pass
+        case ast.Call(func=ast.Attribute(value=value, attr=name), args=[level], keywords=[]) if name in _GREATER:
+            pass
+        case ast.Call(func=ast.Attribute(attr=name), args=[value, level], keywords=[]) if name in _GREATER:
+            if not context.code.path(node.func).startswith("torch."):
+                return None
+        case _:
+            return None
+    with_graph = (bind.name for bind in context.events(Bind) if bind.node is not None)
+    named = dotted(level) is not None and last_part(level) not in map(_last, with_graph)
+    plain = isinstance(level, ast.Constant) or named
+    return value if plain else None
+
+
+_GREATER = frozenset({"gt", "ge", "greater", "greater_equal"})
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _smooth(node: ast.AST | None) -> ast.expr | None:
+    """Return what a step is made of: what a comparison with a constant says is large, what is turned into integers."""
+    match node:
+        case ast.Compare(left=left, ops=[ast.Gt() | ast.GtE()], comparators=[ast.Constant()]):
             return left
         case ast.Call(func=ast.Attribute(value=value, attr=name), args=[]) if name in TO_INTEGERS:
             return value
@@ -143,6 +172,7 @@ def _given_trainable(context: Context, *, whole: bool) -> Iterator[Candidate]:
 
 STRATEGIES: tuple[Strategy, ...] = (
     switch_off_within,
+    record_where_walked,
     remove_cut,
     stay_in_torch,
     unfreeze_its_own,
