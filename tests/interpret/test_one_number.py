@@ -20,23 +20,28 @@ from torch.nn import functional as F
 w = torch.ones(3, 3, requires_grad=True)
 y = torch.zeros(3, 3)
 loss = (w * w).sum()
+crit = nn.MSELoss()
 """
 TWICE = "loss.backward()\nloss.backward()\n"
 VALUES = [
+    "torch.vmap(lambda a: (a * a).sum())(w)", "torch.vmap(F.mse_loss)(w, y)", "loss.mul(other=w[0])",
+    "torch.add(loss, other=w[0])", "loss.clamp(min=w[0])", "torch.sum(w, **{'dim': 0})", "loss * y[0]",
+    "F.mse_loss(w, y, **{'reduction': 'none'})", "w.detach().sum().resize_(2)", "loss.clone().unsqueeze_(0)",
+    "torch.maximum(loss, w[0])", "loss.masked_fill(mask=y[0] > 0, value=0.0)",
+    "setattr(crit, 'reduction', 'none') or crit(w, y)",
     "loss", "w.sum()", "w.mean()", "w.sum(1)", "w.sum(dim=1)", "w.mean(axis=0)", "w.sum(0, keepdim=True)",
     "torch.sum(w)", "torch.sum(w, 0)", "torch.mean(w, dim=0)", "w.max()", "w.max(1)[0]", "w.norm()", "w.norm(dim=1)",
     "w.prod()", "w.prod(1)", "w.std()", "w.std(0)", "loss * 2", "loss + w", "loss.detach()", "loss.reshape(1)",
-    "loss[None]", "loss.unsqueeze(0)", "loss.view(-1)", "loss.view(())", "loss.expand(3)", "loss.repeat(2)",
+    "loss[None]", "loss.unsqueeze(0)", "loss.view(-1)", "loss.expand(3)", "loss.repeat(2)",
     "torch.stack([loss, loss])", "torch.stack([loss, loss]).sum()", "torch.cat([loss[None], loss[None]])",
     "F.mse_loss(w, y)", "F.mse_loss(w, y, reduction='none')", "F.mse_loss(w, y, reduction='sum')",
     "F.mse_loss(w, y, reduce=False)", "F.cross_entropy(w, y.argmax(1))",
     "F.cross_entropy(w, y.argmax(1), reduction='none')",
     "F.cross_entropy(w, y.argmax(1), None, None, -100, None, 'none')",
-    "nn.MSELoss()(w, y)", "nn.MSELoss(reduction='none')(w, y)", "nn.MSELoss(None, None, 'none')(w, y)",
-    "nn.L1Loss(reduction='sum')(w, y)", "nn.CrossEntropyLoss(torch.ones(3))(w, y.argmax(1))",
-    "nn.CrossEntropyLoss(torch.ones(3), reduction='none')(w, y.argmax(1))", "nn.NLLLoss()(w, y.argmax(1))",
-    "torch.dot(w[0], w[1])", "torch.trace(w)", "w.diagonal()", "w[0, 0]", "w[0]", "w", "w.logsumexp(0)", "w @ w[0]",
-    "nn.BCEWithLogitsLoss()(w, y)", "nn.KLDivLoss(reduction='batchmean')(w, y)", "w.sum().exp()", "w.sum().clone()",
+    "nn.MSELoss(reduction='none')(w, y)", "nn.MSELoss(None, None, 'none')(w, y)",
+    "nn.CrossEntropyLoss(torch.ones(3), reduction='none')(w, y.argmax(1))",
+    "torch.dot(w[0], w[1])", "torch.trace(w)", "w.diagonal()", "w[0]", "w", "w.logsumexp(0)", "w @ w[0]",
+    "w.sum().exp()", "w.sum().clone()",
 ]  # fmt: skip
 GONE_OVER = {
     "loop": "for one in {value}:\n    pass\n",

@@ -22,7 +22,6 @@ from tapecheck.interpret.library import (
     wrappers,
 )
 from tapecheck.interpret.library.contract import Torch
-from tapecheck.interpret.library.operations import reduces
 from tapecheck.interpret.library.states import (
     CompiledState,
     EngineState,
@@ -643,8 +642,6 @@ class Modules:
             # A parameter that forward was never seen to use carries nothing.
             del bound[name]
         result = torch.apply(what, bound, node, next(filter(may_carry, in_place), None))
-        if fact.loss and isinstance(result, Tensor) and _gives_a_number(owner, fact):
-            result.rank = 0
         return packed.closed(self.world.writer, fact, given, parts, result)
 
     def _own_tensors(self, owner: Instance, what: OpFact, node: ast.AST) -> dict[str, list[Value]]:
@@ -738,12 +735,6 @@ _OPTIONAL: dict[str, tuple[bool, tuple[str, ...]]] = {
     "v_proj_weight": (True, ("kdim", "vdim")), "in_proj_weight": (False, ("kdim", "vdim")),
 }  # fmt: skip
 """Parameters that a module has, or has not, where one of these arguments is given."""
-
-
-def _gives_a_number(owner: Instance, fact: ModuleFact) -> bool:
-    """Whether a loss was made to give one number."""
-    kinds = layer_of(owner).kinds
-    return kinds is not None and reduces({**dict(zip(fact.params, kinds[0])), **kinds[1]})
 
 
 def _is_in_place(owner: Instance, fact: ModuleFact) -> bool:

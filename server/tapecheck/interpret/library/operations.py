@@ -86,7 +86,9 @@ _SAME_RANK = frozenset((
     "clamp_min", "clamp_max", "masked_fill", "triu", "tril", "renorm", "maximum", "minimum", "lerp", "bfloat16", "cpu",
     "cuda", "type_as", "permute", "mT", "T", "swapaxes", "movedim",
 ))  # fmt: skip
-_FIXED_RANK = {"mm": 2, "outer": 2, "ger": 2, "dot": 0, "vdot": 0, "trace": 0}
+_FIXED_RANK = {"mm": 2, "outer": 2, "ger": 2}
+_FIXED_NUMBERS = {"dot": 2, "vdot": 2, "trace": 1}
+"""Ops that give one number, by how many tensors they are given."""
 _OF_ALL = frozenset((
     "sum", "mean", "prod", "max", "min", "norm", "std", "var", "median", "nansum", "nanmean", "amax", "amin",
 ))  # fmt: skip
@@ -185,6 +187,10 @@ def _measured(
     """Return the result of an op with what is known of its size."""
     if target is None and result.rank is None:
         result.rank = _rank(torch, name, args, bound)
+    if isinstance(target, Tensor):
+        target.forget(Mark.UNDIVIDED)
+    elif _is_undivided(torch, name, args, kwargs, node):
+        result.note(Mark.UNDIVIDED, torch.world.writer.ledger.version(result.storage.id))
     if name == "unsqueeze" and concrete(bound.get("dim")) == 0:
         result.length = 1
     elif name == "clone" and args and isinstance(args[0], Tensor):
@@ -896,10 +902,25 @@ def _rank(torch: Torch, name: str, args: Args, bound: Kwargs) -> int | None:
         return _FIXED_RANK[name]
     if name in _OF_ALL:
         return 0 if len(bound) == 1 else None
+    return _RANKS[name](torch, args) if name in _RANKS else None
+
+
+def _is_undivided(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> bool:
+    """Return whether an op surely gives one number: of all elements of a tensor, a loss, or of such numbers alone."""
+    if isinstance(node, ast.Call) and any(keyword.arg is None for keyword in node.keywords):
+        return False
     fact = torch.facts.op(name)
     if fact is not None and "reduction" in fact.params:
-        return 0 if reduces({key: torch.kind(value) for key, value in bound.items()}) else None
-    return _RANKS[name](torch, args) if name in _RANKS else None
+        legacy = [fact.params.index(one) for one in ("size_average", "reduce", "reduction") if one in fact.params]
+        plain = len(args) <= min(legacy) and kwargs.keys() <= {"input", "target", "reduction"}
+        return plain and reduces({key: torch.kind(value) for key, value in kwargs.items()})
+    if kwargs or not args or not isinstance(args[0], Tensor) or marked(args[0], Mark.OPAQUE):
+        return False
+    if name in _OF_ALL or name in _FIXED_NUMBERS:
+        return len(args) == _FIXED_NUMBERS.get(name, 1)
+    return name in _SAME_RANK and all(
+        marked(one, Mark.UNDIVIDED) if isinstance(one, Tensor) else type(one) in (int, float) for one in args
+    )
 
 
 def reduces(given: Mapping[str, str]) -> bool:

@@ -160,6 +160,7 @@ def set_tensor_attribute(torch: Torch, owner: Tensor, name: str, value: Value, n
         owner.cuts = merge_cuts(cuts_of(value), owner.cuts) if owner.node is None else owner.cuts
         torch.world.graph.change(owner, node, "data =", bumps="no", written=[value])
         owner.rank = value.rank if isinstance(value, Tensor) else None
+        owner.forget(Mark.UNDIVIDED)
         held = precisions.of(value) if isinstance(value, Tensor) else None
         if held is not None and held != owner.precision():
             owner.note(Mark.PRECISION, held)
@@ -225,6 +226,9 @@ def _perhaps_switch(torch: Torch, owner: Tensor, wanted: Unknown, node: ast.AST)
 
 def method(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Call a method of a tensor."""
+    if name.endswith("_"):
+        # It may change the sizes as well.
+        owner.forget(Mark.UNDIVIDED)
     if torch.world.modes.compiling.replays is not None:
         replays.asked(torch.world, owner, name, node)
     known = _METHODS.get(name)
@@ -400,7 +404,7 @@ def _to_integer(torch: Torch, owner: Tensor, node: ast.AST) -> Tensor:
 
 def tensor_stream(torch: Torch, value: Tensor, node: ast.AST) -> Stream:
     """Iterate a tensor: one view for each row. One number has none."""
-    if value.rank == 0:
+    if value.noted(Mark.UNDIVIDED) == torch.world.writer.ledger.version(value.storage.id):
         fail(torch, node, "iteration over a 0-d tensor", kind="TypeError")
     items: dict[int, Value] = {}
 

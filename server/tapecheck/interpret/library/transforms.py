@@ -10,6 +10,7 @@ from tapecheck.interpret.values import (
     Dict,
     Kind,
     Kwargs,
+    Mark,
     Native,
     Tensor,
     Unknown,
@@ -52,7 +53,9 @@ def call(torch: Torch, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> 
 def _transformed(torch: Torch, short: str, function: Value, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     result = torch.machine.call(function, args, kwargs, node)
     if short in ("vmap", "functionalize"):
-        # The same ops run on all rows at once, and build the same graph.
+        # The same ops run on all rows at once, and build the same graph: one number for each row.
+        for each in only_tensors(torch.tensors(result)):
+            each.forget(Mark.UNDIVIDED)
         return result
     computed = torch.tensors(result)
     wanted: Value = positional(args, 0)

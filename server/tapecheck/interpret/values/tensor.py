@@ -78,6 +78,8 @@ class Mark(Enum):
     """An operator has made it of nothing but constants and of what may be numbers."""
     PERHAPS_PACKED = "perhaps packed"
     """A recurrent module has made it of what is not visible: it may be a PackedSequence."""
+    UNDIVIDED = "undivided"
+    """Surely one number, that has no elements to go over: the version its memory had then."""
     VIEW_UNDER_NO_GRAD = "view under no_grad"
     TAKEN_FOR_DATA = "taken for data"
     """Computed of nothing but what is taken for data, as `Unknown.assumed` says, and of constants."""
@@ -200,6 +202,11 @@ class Tensor(BaseValue):
     def note(self, mark: Mark | str, value: Value = True) -> None:
         """Note something of how it was made."""
         self.extra = {mark: value} if self.extra is None else {**self.extra, mark: value}
+
+    def forget(self, mark: Mark) -> None:
+        """Take back what was noted under a mark."""
+        if self.extra is not None and mark in self.extra:
+            self.extra = {key: value for key, value in self.extra.items() if key is not mark} or None
 
     def gradient_of(self) -> Tensor | None:
         """Return the tensor whose `.grad` it is, lies in, or has the data of: a change in place changes that."""
