@@ -2,7 +2,7 @@
 
 Writes ``classes.json``: for each class the short names of its bases within torch, and for layers of `torch.nn` the
 names of their attributes, as `hasattr` sees them once one has been made, and likewise for optimizers; for torch's
-modules the names that are in them. Needs torch.
+modules the names that are in them, and the public paths of classes that are defined elsewhere. Needs torch.
 """
 
 from __future__ import annotations
@@ -64,6 +64,18 @@ def bases() -> dict[str, list[str]]:
     return found
 
 
+def homes() -> dict[str, str]:
+    """Return the public paths of torch's classes, by where they are defined, where that is elsewhere."""
+    found: dict[str, str] = {}
+    for space in ("torch", "torch.autograd", *SPACES):
+        for name, cls in vars(sys.modules[space]).items():
+            defined = f"{cls.__module__}.{cls.__qualname__}" if inspect.isclass(cls) else ""
+            public = not name.startswith("_") and not defined.startswith("torch._C")
+            if public and defined.startswith("torch.") and defined not in (f"{space}.{name}", f"torch.{name}"):
+                found.setdefault(defined, f"{space}.{name}")
+    return found
+
+
 def attributes() -> dict[str, list[str]]:
     """Return for each class of layers the names of attributes that its layers have and a bare `Module` has not, for
     each of optimizers all that they have, and for classes that a call puts in front of a layer's own what these add;
@@ -119,6 +131,7 @@ def measure() -> dict[str, object]:
         "tensor": sorted(_of_tensors()),
         "attributes": attributes(),
         "names": names(),
+        "homes": homes(),
         "ranks": ranks(),
     }
 

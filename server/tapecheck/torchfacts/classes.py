@@ -20,6 +20,7 @@ class _Stored(TypedDict):
     attributes: dict[str, list[str]]
     names: dict[str, list[str]]
     ranks: dict[str, dict[str, int]]
+    homes: dict[str, str]
 
 
 LAYER = re.compile(r"_l\d+(_reverse)?$")
@@ -76,6 +77,11 @@ def of_first_layers(name: str, known: Collection[str]) -> str:
         return without_layer(name)
     alike = (f"{parts[1]}{index}{parts[3]}" for index in (1, 0))
     return next((one for one in alike if one in known), name)
+
+
+def public(path: str) -> str:
+    """Return the public path of a class of torch by where it is defined: ``torch.nn.Linear``; any other path itself."""
+    return _stored()["homes"].get(path, path)
 
 
 def rank(layer: str, name: str) -> int | None:

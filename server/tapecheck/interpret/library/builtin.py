@@ -557,7 +557,7 @@ def _isinstance(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
             for kind in wanted
         ]
         return m.unknown_test(ast.Is(), args[0], ("isinstance", *kinds))
-    return Unknown.plain("isinstance")
+    return Unknown.undecided("isinstance")
 
 
 def _gives(m: Engine, owner: Instance, name: str, node: ast.AST) -> bool:
@@ -603,7 +603,7 @@ def _hasattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if path := path_of(owner):
         # What is installed stays the same, whoever asks.
         return remembered(m.world, ("hasattr", path, concrete(given)), "hasattr")
-    return Unknown.plain("hasattr")
+    return Unknown.undecided("hasattr")
 
 
 def _getattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -703,12 +703,19 @@ def _type(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     found = behaviour(given).type_of()
     if not isinstance(found, str):
         return found
-    return NAMES.get(found.rpartition(".")[2], Lib(found, is_type=True)) if found else Unknown.plain("type")
+    return NAMES.get(found.rpartition(".")[2], Lib(found, is_type=True)) if found else Unknown.undecided("type")
 
 
 def _issubclass(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    known = behaviour(positional(args, 0)).derives_from(listed(positional(args, 1)))
-    return Unknown("issubclass") if known is None else known
+    cls = positional(args, 0)
+    known = behaviour(cls).derives_from(listed(positional(args, 1)))
+    if known is not None:
+        return known
+    return (
+        Unknown.hanging_on("issubclass", Kind.PLAIN, cls)
+        if isinstance(cls, Unknown)
+        else Unknown.undecided("issubclass")
+    )
 
 
 def _iter(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

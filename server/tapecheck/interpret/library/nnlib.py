@@ -176,6 +176,8 @@ class Modules:
         made_with = precisions.given(self.world, given)
         if made_with != "float":
             tensor.note(Mark.PRECISION, made_with)
+        if "LazyModuleMixin" in classes.bases(f"torch.nn.{layer}"):
+            tensor.note(Mark.LAZY)
         tensor.rank = classes.rank(layer, name)
         self.world.graph.make_leaf(tensor, node, f"{layer}.{name}", parameter=True)
         return tensor

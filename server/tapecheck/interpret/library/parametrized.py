@@ -1,4 +1,4 @@
-"""Weights that are computed anew for each use: weight_norm, spectral_norm and parametrizations of the user's."""
+"""Weights that are computed anew for each use: weight_norm, spectral_norm, pruned ones, the user's parametrizations."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from tapecheck.interpret.values import (
     attrs_of,
     concrete,
     is_module,
+    known_elements,
     known_text,
     layer_of,
+    listed,
     positional,
 )
 
@@ -33,6 +35,33 @@ def by(how: str) -> Callable[[Torch, Args, Kwargs, ast.AST], Value]:
         return _parametrize(torch, args[0], name or "weight", how, node)
 
     return make
+
+
+def prune(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Have a weight computed as what is left of a parameter under a mask: `prune.identity(module, name)`."""
+    return _prune(torch, argument(args, kwargs, 0, "module"), argument(args, kwargs, 1, "name"), node)
+
+
+def prune_all(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """The same for several: `prune.global_unstructured([(module, name), ...], method)`."""
+    for pair in known_elements(argument(args, kwargs, 0, "parameters")) or ():
+        owner, name = [*listed(pair), None, None][:2]
+        _prune(torch, owner, name, node)
+    return None
+
+
+def _prune(torch: Torch, owner: Value, name: Value, node: ast.AST) -> Value:
+    key = known_text(name)
+    if not is_module(owner) or key is None or key not in owner.attrs:
+        return owner
+    original = owner.attrs[key]
+    _parametrize(torch, owner, key, "mul", node)
+    holder = _holders(owner).get(key)
+    if isinstance(holder, Instance):
+        holder.attrs["mask"] = owner.attrs[f"{key}_mask"] = torch.world.graph.data(f"{key}_mask")
+        layer_of(owner).buffers.add(f"{key}_mask")
+        owner.attrs[f"{key}_orig"] = original
+    return owner
 
 
 def register(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -51,6 +80,8 @@ def remove(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     layer = layer_of(owner)
     if name in layer.parametrized:
         holder = _holders(owner).pop(name)
+        for left in (f"{name}_orig", f"{name}_mask"):
+            owner.attrs.pop(left, None)
         layer.parametrized = {key: how for key, how in layer.parametrized.items() if key != name}
         if not layer.parametrized:
             del owner.attrs["parametrizations"]
@@ -67,7 +98,7 @@ def weight(torch: Torch, owner: Instance, name: str, node: ast.AST) -> Value:
         # The program has taken away what computes it.
         return torch.machine.unknown(name)
     if isinstance(how, str):
-        given = [holder.attrs[key] for key in ("original", "original0", "original1") if key in holder.attrs]
+        given = [holder.attrs[key] for key in ("original", "original0", "original1", "mask") if key in holder.attrs]
         return torch.op(how, given, {}, node)
     return torch.machine.call(holder.attrs.get("0", how), [holder.attrs["original"]], {}, node)
 

@@ -85,6 +85,11 @@ def _data(torch: Torch, owner: Tensor, node: ast.AST) -> Value:
     return result
 
 
+def _class(torch: Torch, owner: Tensor, node: ast.AST) -> Value:
+    found = owner.type_of()
+    return Lib(found, is_type=True) if found and isinstance(found, str) else Unknown.undecided("type")
+
+
 def _needs_gradient(torch: Torch, owner: Tensor, node: ast.AST) -> Value:
     _ask(torch, owner, node)
     return Unknown("requires_grad") if owner.graph == "may" else owner.graph == "yes"
@@ -131,7 +136,7 @@ def _size(torch: Torch, owner: Tensor, node: ast.AST) -> Value:
 
 _ATTRIBUTES: dict[str, Callable[[Torch, Tensor, ast.AST], Value]] = {
     "grad": _gradient, "_grad": _gradient, "data": _data, "requires_grad": _needs_gradient, "is_leaf": _is_leaf,
-    "grad_fn": _grad_fn, "shape": _shape_of, "size": _size, "ndim": _dimensions,
+    "grad_fn": _grad_fn, "shape": _shape_of, "size": _size, "ndim": _dimensions, "__class__": _class,
 }  # fmt: skip
 
 

@@ -196,6 +196,12 @@ def _parameter(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value
     return result
 
 
+def _buffer(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """A buffer is its data, cut off from its graph; a module that it is stored in takes it for one of its own."""
+    given = argument(args, kwargs, 0, "data")
+    return torch.op("detach", [given], {}, node) if isinstance(given, Tensor) else torch.world.graph.data()
+
+
 def _variable(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     value = positional(args, 0, Unknown())
     if isinstance(value, Tensor):
@@ -454,6 +460,9 @@ GRAD_MODES: dict[str, Wrapping] = {
     "torch.no_grad": "no_grad", "torch.autograd.no_grad": "no_grad", "torch.inference_mode": "inference_mode",
     "torch.enable_grad": "enable_grad", "torch.autograd.grad_mode.no_grad": "no_grad",
 }  # fmt: skip
+_PRUNING = (
+    "identity", "random_unstructured", "l1_unstructured", "random_structured", "ln_structured", "custom_from_mask",
+)  # fmt: skip
 FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     "torch.no_grad": _no_grad, "torch.autograd.no_grad": _no_grad, "torch.inference_mode": _inference_mode,
     "torch.set_grad_enabled": _set_grad_enabled,
@@ -461,7 +470,7 @@ FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     "torch.set_default_dtype": _set_precision,
     "torch.enable_grad": lambda torch, a, k, n: grad_mode("yes", "enable_grad"),
     "torch.autograd.set_grad_enabled": _set_grad_enabled, "torch.nn.Parameter": _parameter,
-    "torch.nn.parameter.Parameter": _parameter, "torch.autograd.Variable": _variable,
+    "torch.nn.parameter.Parameter": _parameter, "torch.nn.Buffer": _buffer, "torch.autograd.Variable": _variable,
     "torch.autograd.variable.Variable": _variable, "torch.autograd.grad": _grad, "torch.autograd.backward": _backward,
     "torch.nn.utils.clip_grad_norm_": _clip, "torch.nn.utils.clip_grad_value_": _clip,
     "torch.nn.utils.clip_grad_norm": _clip,
@@ -496,6 +505,9 @@ FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     "torch.nn.utils.parametrize.remove_parametrizations": parametrized.remove,
     "torch.nn.utils.remove_weight_norm": parametrized.remove,
     "torch.nn.utils.remove_spectral_norm": parametrized.remove,
+    **{f"torch.nn.utils.prune.{how}": parametrized.prune for how in _PRUNING},
+    "torch.nn.utils.prune.global_unstructured": parametrized.prune_all,
+    "torch.nn.utils.prune.remove": parametrized.remove,
     "torch.nn.utils.parametrize.cached": _context,
     "torch.broadcast_tensors": _each("expand"), "torch.meshgrid": _each("expand"),
     "torch.tensor": _factory("tensor"), "torch.Tensor": _factory("Tensor"),

@@ -15,6 +15,7 @@ from tapecheck.interpret.values import (
     Instance,
     Kind,
     Kwargs,
+    Lib,
     List,
     NotPlain,
     Range,
@@ -206,7 +207,8 @@ def text_of(machine: Engine, value: Value, node: ast.AST, names: tuple[str, ...]
     try:
         known = plain(value)
     except NotPlain:
-        return drawn_from(Unknown.text(), (value,))
+        made = Unknown.undecided("text") if isinstance(value, Lib) and value.is_type else Unknown.text()
+        return drawn_from(made, (value,))
     text = str(known) if "__str__" in names else repr(known)
     return text if len(text) <= limits.MAX_TEXT else Unknown.text()
 

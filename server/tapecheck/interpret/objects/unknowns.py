@@ -184,14 +184,17 @@ def root(value: Unknown) -> Unknown:
 
 
 def hidden(machine: Engine, value: Value) -> bool:
-    """Return whether code that is not visible says what a value is: a name of its module, or what a call of it gave."""
+    """Return whether code that is not visible says what a value is: a name of its module, or what a call of it gave; or
+    the program itself, in a way that the dry run does not follow.
+    """
     queue, seen = [asked(setting(machine, value))], set[int]()
     for whole in queue:
         for one in origins(whole):
             if id(one) in seen:
                 continue
             seen.add(id(one))
-            if one.parts is None and machine.library.hides(root(one).name):
+            first = root(one)
+            if one.parts is None and (first.kind is Kind.UNDECIDED or machine.library.hides(first.name)):
                 return True
             for part in one.drawn if one.parts is None else one.parts:
                 if type(part) is Lib and machine.library.hides(part.path):

@@ -21,6 +21,7 @@ from tapecheck.interpret.values.base import (
     only,
 )
 from tapecheck.interpret.values.unknown import Unknown, drawn_from
+from tapecheck.torchfacts import classes
 
 ODD_CALLS = (IndexError, ValueError, KeyError, TypeError, OverflowError, MemoryError, AttributeError)
 """What a library function's model raises when it is called in an odd way."""
@@ -163,13 +164,6 @@ class Native(BaseValue):
         return self.call(machine, [function], {}, node)
 
 
-_DEFINED = {
-    "torch.nn.parameter.Parameter": "torch.nn.Parameter",
-    "torch.autograd.variable.Variable": "torch.autograd.Variable",
-}
-"""Where torch defines a class that it has under another name as well."""
-
-
 @dataclass(eq=False, slots=True)
 class Lib(BaseValue):
     """A name of an imported library, by its dotted path: `torch.nn.functional.relu`; `is_type` of a class that `type`
@@ -186,6 +180,12 @@ class Lib(BaseValue):
 
     def name_as_type(self) -> str:
         return self.path
+
+    def derives_from(self, kinds: Sequence[Value]) -> bool | None:
+        paths = [classes.public(kind.path) for kind in only(kinds, Lib)]
+        own = self._name()
+        above = classes.bases(own)
+        return True if own in paths or any(path.rpartition(".")[2] in above for path in paths) else None
 
     def get_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> Value:
         if name in ("__name__", "__qualname__"):
@@ -248,7 +248,7 @@ class Lib(BaseValue):
         return self._name() == other._name() if isinstance(other, Lib) else Deferred.TO_OTHER
 
     def _name(self) -> str:
-        return _DEFINED.get(self.path, self.path)
+        return classes.public(self.path)
 
     def as_key(self, left: list[int]) -> Hashable:
         return ("lib", self.path)

@@ -49,6 +49,8 @@ class Mark(Enum):
     """The leaf that it was before the program switched `requires_grad` off."""
     GRADIENT_OF = "gradient of"
     """The tensor whose `.grad` it is."""
+    LAZY = "lazy"
+    """A parameter of a layer that makes it at its first call, and gives it its type then."""
     LAID_OTHERWISE = "laid otherwise"
     """A view that may have another layout than what it is a view of, or a single row."""
     LIES_ACROSS = "lies across"
@@ -245,11 +247,23 @@ class Tensor(BaseValue):
         return "mask" if self.dtype == "bool" else "tensor"
 
     def type_of(self) -> BaseValue | str:
+        if self.extra is not None and (Mark.OPAQUE in self.extra or Mark.LAZY in self.extra):
+            return ""
         return "torch.nn.Parameter" if self.parameter else "torch.Tensor"
 
     def is_a(self, name: str) -> bool | None:
         short = name.rpartition(".")[2]
-        return self.parameter if short == "Parameter" else short in ("Tensor", "Variable")
+        if short == "Parameter":
+            return self.parameter
+        if short in ("Buffer", "UninitializedBuffer"):
+            # A buffer has the type of any other tensor.
+            return False if self.parameter or self.graph == "yes" else None
+        if short == "UninitializedParameter":
+            return None if self.extra is not None and Mark.LAZY in self.extra else False
+        if short.endswith("Tensor") and short != "Tensor":
+            # Of the old names of types, as FloatTensor, each stands for a dtype and a device.
+            return None
+        return short in ("Tensor", "Variable")
 
     def get_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> Value:
         return machine.library.tensor_attribute(self, name, node)

@@ -58,11 +58,13 @@ class Kind(Enum):
     """What a class has under a name that it does not define."""
     NOT_IMPLEMENTED = "NotImplemented"
     """Python's constant of that name."""
+    UNDECIDED = "undecided"
+    """No tensor; what the program itself decides and the dry run does not work out, as the exact type of a tensor."""
 
 
 COUNTED = (Kind.NUMBER, Kind.WHOLE, Kind.SCALE)
 """The kinds of numbers."""
-_DATA = frozenset((Kind.PLAIN, *COUNTED, Kind.SIZES, Kind.TEXT))
+_DATA = frozenset((Kind.PLAIN, Kind.UNDECIDED, *COUNTED, Kind.SIZES, Kind.TEXT))
 
 
 _SIGNS = {"USub": "-", "UAdd": "+", "Invert": "~"}
@@ -224,6 +226,11 @@ class Unknown(BaseValue):
     def plain(cls, name: str, cuts: tuple[int, ...] = ()) -> Unknown:
         """Return something that is no tensor."""
         return cls(name, None, cuts, Kind.PLAIN)
+
+    @classmethod
+    def undecided(cls, name: str) -> Unknown:
+        """Return what the program itself decides and the dry run does not work out; it is no tensor."""
+        return cls(name, None, (), Kind.UNDECIDED)
 
     @classmethod
     def named(cls, name: str) -> Unknown:
