@@ -41,6 +41,28 @@ FREEZES = {
     "kept names": "for n, p in model.state_dict(keep_vars=True).items():\n    p.requires_grad_(False)",
     "dict": "params = dict(model.named_parameters())\nfor n in params:\n    params[n].requires_grad = False",
     "numbers": "params = list(model.parameters())\nfor i in range(len(params)):\n    params[i].requires_grad = False",
+    "index of a model": "for i in range(len(model)):\n    for p in model[i].parameters():\n"
+    "        p.requires_grad = False",
+    "index of parts": "parts = list(model.modules())\nfor i in range(len(parts)):\n    parts[i].requires_grad_(False)",
+    "counted": "params = list(model.parameters())\ni = 0\nwhile i < len(params):\n    params[i].requires_grad = False\n"
+    "    i += 1",
+    "counted to the end": "params = list(model.parameters())\ni = 0\nwhile True:\n    params[i].requires_grad = False\n"
+    "    i += 1\n    if i == len(params):\n        break",
+    "next": "given = iter(model.parameters())\nwhile True:\n    try:\n        p = next(given)\n"
+    "    except StopIteration:\n        break\n    p.requires_grad = False",
+    "next or None": "given = iter(model.parameters())\nwhile (p := next(given, None)) is not None:\n"
+    "    p.requires_grad = False",
+    "below a number": "for i, p in enumerate(model.parameters()):\n    if i < 5000:\n        p.requires_grad = False",
+    "names": "names = [n for n, _ in model.named_parameters()]\nfor n in names:\n"
+    "    model.get_parameter(n).requires_grad = False",
+    "modules by names": "names = [n for n, _ in model.named_modules()]\nfor n in names:\n"
+    "    model.get_submodule(n).requires_grad_(False)",
+    "attributes by names": "for n, _ in list(model.named_parameters()):\n    owner = model\n"
+    "    *path, last = n.split('.')\n    for part in path:\n        owner = getattr(owner, part)\n"
+    "    getattr(owner, last).requires_grad = False",
+    "reversed": "for p in reversed(list(model.parameters())):\n    p.requires_grad = False",
+    "in pairs": "params = list(model.parameters())\nfor a, b in zip(params[::2], params[1::2]):\n"
+    "    a.requires_grad = b.requires_grad = False",
     "popped": "params = list(model.parameters())\nwhile params:\n    params.pop().requires_grad = False",
     "modules": "for m in model.modules():\n    for p in m.parameters(recurse=False):\n        p.requires_grad = False",
     "layers": "for m in model.modules():\n    if isinstance(m, nn.Linear):\n        m.requires_grad_(False)",

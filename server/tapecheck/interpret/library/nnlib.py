@@ -11,6 +11,7 @@ from tapecheck.interpret.library import (
     averaging,
     frameworks,
     loaders,
+    opaque,
     packed,
     parametrized,
     precisions,
@@ -498,7 +499,17 @@ class Modules:
         return None
 
     def _module_get_submodule(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        return Unknown("submodule")
+        """Return a part of a module by its dotted name; an unknown one where nobody knows the name, or the part."""
+        path = known_text([*args, *kwargs.values(), None][0])
+        if path is None:
+            opaque.handed_over(self.torch, owner, "get_submodule", node)
+            return Unknown("submodule")
+        part: Value = owner
+        for name in path.split(".") if path else ():
+            part = self.machine.get_attribute(part, name, node)
+        return part
+
+    _module_get_parameter = _module_get_buffer = _module_get_submodule
 
     def lightning_optimizers(self, owner: Instance, node: ast.AST) -> Value:
         layer = layer_of(owner)

@@ -68,7 +68,7 @@ _COMPUTES_NOTHING = _LOOKS_UP | frozenset((
     "_load_from_state_dict", "_save_to_state_dict", "add_module", "extra_repr", "load_state_dict", "register_buffer",
     "register_module", "register_parameter", "set_extra_state", "set_submodule",
 ))  # fmt: skip
-"""Methods of a module that run nothing of it, and give neither it nor a part that nobody names."""
+"""Methods of a module that run nothing of it, and give at most the part whose name they are told."""
 
 
 def unknown_operator(torch: Torch, op: str, left: Value, right: Value, node: ast.AST) -> Value:

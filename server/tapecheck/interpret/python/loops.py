@@ -83,7 +83,8 @@ class _Loop:
         self.varying, self.guarded = world.comparisons.varying, world.comparisons.guarded
         self.first_graphs = world.comparisons.first_graphs
         self.inner = _Inner(world)
-        self.frozen = len(world.graph.frozen)
+        self.frozen = self.frozen_at_first = len(world.graph.frozen)
+        """How many leaves had been frozen when it began, and when its first iteration ended."""
         self.unfinished = False
         """Whether it is left before the end of what it goes over."""
         self.number = world.enter_loop(node, env)
@@ -230,6 +231,8 @@ class _Loop:
     def end(self) -> None:
         """End an iteration."""
         self.done += 1
+        if self.done == 1:
+            self.frozen_at_first = len(self.world.graph.frozen)
         self.world.budget.spend(limits.ITERATION_WORK)
         self.inner.numbers.append(self.world.comparisons.numbers)
         carry.end(self.machine, self.number, self.done, self.started)
@@ -253,6 +256,11 @@ class _Loop:
             head = self.node.test if isinstance(self.node, ast.While) else self.node.iter
             text = f"the loop over `{self.world.position.notes.of(head, syntax.text_of)}` does not freeze it"
             self.world.assumptions.note("option", text, head, leaves)
+
+    def freezes_on(self) -> bool:
+        """Whether its later iterations have frozen other leaves than the first one: each iteration may freeze one."""
+        frozen, first = self.world.graph.frozen, self.frozen_at_first
+        return not {id(one) for one in frozen[first:]} <= {id(one) for one in frozen[self.frozen : first]}
 
     def leave(self, more: Fact, *, settled: bool = False, ahead: bool = False) -> None:
         """Leave it; `more` says whether the program's own loop goes on, `settled` that nobody knows its length, `ahead`
@@ -345,7 +353,7 @@ def _leave_for(loop: _Loop, node: ast.For | ast.AsyncFor, stream: Stream, signal
         _forget_counters(loop, stream.cut, stream.count)
         if isinstance(node.target, ast.Tuple):
             _end_of(node, stream, loop.env)
-    if loop.unfinished and loop.parts:
+    if (loop.unfinished and loop.parts) or (more != "no" and loop.freezes_on()):
         perhaps_frozen_on(loop.machine, loop.frozen, node.iter)
     settled = stream.length_settled
     loop.leave(more, settled=settled, ahead=settled and signal is None and loop.has_ahead())
@@ -520,6 +528,8 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
         _forget_counters(loop, None, loop.hangs_on)
     if more and not always:
         loop.perhaps_freezes()
+    elif more and loop.freezes_on():
+        perhaps_frozen_on(machine, loop.frozen, node.test)
     loop.leave("may" if more else "no")
     return (yield from machine.block([] if always else node.orelse, env))
 
@@ -684,7 +694,9 @@ def perhaps_frozen_on(machine: Engine, first: int, over: ast.expr) -> None:
     """Note that a loop which has frozen the leaves from `first` on is left before its end: others may be, too."""
     leaves = machine.world.graph.unfrozen(first)
     if leaves:
-        text = f"the loop over `{machine.world.position.notes.of(over, syntax.text_of)}` freezes nothing more"
+        endless = isinstance(over, ast.Constant)
+        head = "this loop" if endless else f"the loop over `{machine.world.position.notes.of(over, syntax.text_of)}`"
+        text = f"{head} freezes nothing more"
         machine.world.assumptions.note("limit", text, over, leaves)
 
 
