@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+from tapecheck.record.scopes import Scopes
 from tapecheck.source import SourceError, read_source
 
 
@@ -15,6 +16,7 @@ class Files:
         self.directory = directory
         self._real: dict[str, str] = {}
         self._trees: dict[str, ast.AST | None] = {}
+        self._scopes: dict[str, Scopes] = {}
 
     def real(self, name: str) -> str:
         """Return the whole path of a file."""
@@ -32,6 +34,13 @@ class Files:
             except SourceError:
                 self._trees[real] = None
         return self._trees[real]
+
+    def scopes(self, name: str) -> Scopes:
+        """Return the functions of a file with their variables; none where it cannot be read."""
+        real = self.real(name)
+        if real not in self._scopes:
+            self._scopes[real] = Scopes(self.tree(name))
+        return self._scopes[real]
 
 
 def real_path(file: str, directory: str | None) -> str:

@@ -6,7 +6,7 @@ import itertools
 from dataclasses import dataclass, field
 
 from tapecheck.record.files import Files
-from tapecheck.tape import Hold, Site
+from tapecheck.tape import Hold, Site, Span
 
 CONSECUTIVE = 5
 """So many first iterations of a loop are all looked at for held values; the later ones only now and then."""
@@ -44,6 +44,8 @@ class Series:
     holder: str
     at: Site
     samples: list[Sample] = field(default_factory=list)
+    scope: Span | None = None
+    """The function that the holder is a variable of, or that remembers; see `Hold`."""
 
     @property
     def grows(self) -> bool:
@@ -124,7 +126,7 @@ class Holdings:
     def hold(self, event: Hold) -> None:
         """Note which nodes a holder held after an iteration; what they take is measured next."""
         self._last = event
-        series = self.series.setdefault(self._key(event), Series(event.loop, event.holder, event.at))
+        series = self.series.setdefault(self._key(event), Series(event.loop, event.holder, event.at, scope=event.scope))
         series.samples.append(Sample(event.index, 0, held=event.nodes))
 
     def measure(self, name: str, holder: str, value: int) -> None:

@@ -11,7 +11,6 @@ from tapecheck.record.story import Story
 from tapecheck.rules import Finding
 from tapecheck.rules.graph_kept.facts import GraphKeptFacts
 from tapecheck.rules.untrained_parameter.facts import UntrainedParameterFacts
-from tapecheck.source.nodes import of_kind
 from tapecheck.tape import Optimizer, Site, Span
 
 _STORES = ("kept", "carried")
@@ -32,6 +31,10 @@ def holder_of(finding: Finding) -> str:
     return finding.facts.holder if isinstance(finding.facts, GraphKeptFacts) else ""
 
 
+def _known_scope(finding: Finding) -> Span | None:
+    return finding.facts.scope if isinstance(finding.facts, GraphKeptFacts) else None
+
+
 def outside_its_loop(story: Story, finding: Finding) -> bool:
     """Return whether the lines of a finding ran, but not within the loop that it is about."""
     loop = loop_of(finding)
@@ -43,7 +46,7 @@ def outside_its_loop(story: Story, finding: Finding) -> bool:
 
 def holds_there(story: Story, series: Series, finding: Finding) -> bool:
     """Return whether a holder that the run saw is the one of a finding, stored by its lines within its loop."""
-    if not _in_loop(story, series, finding):
+    if not _in_loop(story, series, finding) or _of_other_scopes(story, series.scope, _known_scope(finding)):
         return False
     spans = list(_stores(finding))
     predicted = holder_of(finding)
@@ -57,11 +60,13 @@ def holds_there(story: Story, series: Series, finding: Finding) -> bool:
     same_loop = loop is not None and story.is_loop(series.loop, loop) and named_alike(series.holder, predicted)
     if not same_loop:
         return False
-    return any(_same_function(story, span, series.at) for span in spans) or _only_variable(story, series)
+    return any(_same_function(story, span, series.at) for span in spans) or _is_of_scope(story, series.scope, finding)
 
 
 def same_holder(story: Story, left: Finding, right: Finding) -> bool:
     """Return whether two findings name one holder that grows over the same loop, or over one that has the other."""
+    if _of_other_scopes(story, _known_scope(left), _known_scope(right)):
+        return False
     others = list(_loops_of(right))
     if not any(one.line == other.line and story.at(one, other) for one in _loops_of(left) for other in others):
         return False
@@ -185,22 +190,43 @@ def _same_function(story: Story, span: Span, site: Site) -> bool:
     return tree is not None and _function_at(tree, span.line) is _function_at(tree, site.line)
 
 
-def _only_variable(story: Story, series: Series) -> bool:
-    """Return whether a holder that no statement of the loop is known to fill is the only variable of its name, or the
-    only function, which keeps what its calls return.
+def _is_of_scope(story: Story, scope: Span | None, finding: Finding) -> bool:
+    """Return whether what a run names is a variable of the same function, or module, as the holder of a finding, or is
+    remembered by the same function.
     """
-    tree = story.files.tree(series.at.span.file)
-    if tree is None or not series.holder.isidentifier():
-        return False
-    bound = [
-        node.lineno for node in of_kind(tree, ast.Name)
-        if isinstance(node.ctx, ast.Store) and node.id == series.holder
-    ]  # fmt: skip
-    arguments = {node.arg for node in of_kind(tree, ast.arg)}
-    functions = [node for node in of_kind(tree, ast.FunctionDef) if node.name == series.holder]
-    if len(functions) == 1 and not bound and series.holder not in arguments:
-        return functions[0].lineno <= series.at.line <= (functions[0].end_lineno or 0)
-    return bound == [series.at.line] and series.holder not in arguments
+    return scope is not None and _begin(story, scope) == _scope_of(story, finding)
+
+
+def _scope_of(story: Story, finding: Finding) -> tuple[str, int] | None:
+    """Return the file and the first line of the function that has the variable which a finding names.
+
+    As it is named in the loop and where it is stored, else in the calls that lead there. None where that tells nothing,
+    or not of which one it is.
+    """
+    known = _known_scope(finding)
+    if known is not None:
+        return _begin(story, known)
+    name, loop = _parts(holder_of(finding))[0], loop_of(finding)
+    found = {_named_at(story, name, span, given=False) for span in _stores(finding)}
+    found |= {_named_at(story, name, loop)} if loop is not None else set()
+    if found == {None}:
+        found |= {_named_at(story, name, label.span) for label in finding.labels if label.role == "called"}
+    found.discard(None)
+    return found.pop() if len(found) == 1 else None
+
+
+def _named_at(story: Story, name: str, span: Span, *, given: bool = True) -> tuple[str, int] | None:
+    line = story.files.scopes(span.file).begin(name, span.line, given=given)
+    return (story.file(span.file), line) if line is not None else None
+
+
+def _begin(story: Story, scope: Span) -> tuple[str, int]:
+    return story.file(scope.file), scope.line
+
+
+def _of_other_scopes(story: Story, *scopes: Span | None) -> bool:
+    """Return whether scopes are known, and not the same one."""
+    return None not in scopes and len({_begin(story, scope) for scope in scopes if scope is not None}) > 1
 
 
 def _function_at(tree: ast.AST, line: int) -> ast.AST:

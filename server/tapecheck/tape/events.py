@@ -642,7 +642,9 @@ class Hold:
 
     `at` is the line that stored it, `holder` names it as the user would ("total", "self.losses"), `nodes`
     are the nodes that its tensors refer to directly, `bound` the most elements its container keeps, None
-    where nothing limits it. `inside` says that those tensors are known to be elements of the holder.
+    where nothing limits it. `inside` says that those tensors are known to be elements of the holder. `scope` begins
+    where the function does, with its decorators, that keeps what its calls returned, or that the holder is a variable
+    of, and on line 0 where it is a module's; None where that is not known.
     """
 
     at: Site
@@ -652,6 +654,7 @@ class Hold:
     nodes: tuple[int, ...]
     bound: int | None = None
     inside: bool = False
+    scope: Span | None = None
 
 
 @built_directly

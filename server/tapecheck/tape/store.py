@@ -123,7 +123,7 @@ def _decode(line: dict[str, Any], sites: dict[int, Site]) -> Event | None:
     kind = _KINDS[name]
     for key in _PLACES[name]:
         line[key] = sites[line[key]]
-    for key in ("retain_span", "off_at", "lost_in"):
+    for key in ("retain_span", "off_at", "lost_in", "scope"):
         if line.get(key) is not None:
             line[key] = Span(*line[key])
     if "within" in line:

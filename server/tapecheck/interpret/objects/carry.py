@@ -46,7 +46,8 @@ from tapecheck.interpret.values import (
     node_of,
     user_class,
 )
-from tapecheck.tape import Cut, Hold, Site
+from tapecheck.source.nodes import first_line
+from tapecheck.tape import Cut, Hold, Site, Span
 
 
 def restored(machine: Engine, slot: Slot, before: Value, value: Value) -> bool:
@@ -127,6 +128,8 @@ class _Scan:
         self.looked = 0
         """Elements of mappings that were looked at."""
         self.running = {id(env) for env in machine.envs}
+        self.scope: Span | None = None
+        """The function whose remembered results are looked at."""
 
     def namespace(self, env: Env | None) -> None:
         while env is not None and id(env) not in self.seen:
@@ -327,7 +330,7 @@ class _Scan:
             if isinstance(function, Bound):
                 self.object(function.receiver, path)
             elif isinstance(function, Cached):
-                self.mapping(function.memory, path, function.bound)
+                self.remembered(function, path)
             function = function.function
         if isinstance(function, Function):
             self.namespace(function.env)
@@ -335,6 +338,18 @@ class _Scan:
                 self.entry(item, f"{function.name}.{name}", _NOWHERE, name)
             self.defaults(function)
         return False
+
+    def remembered(self, function: Cached, path: str) -> None:
+        """Look at what a function keeps of its calls."""
+        around, inner = self.scope, function.function
+        if isinstance(inner, Bound):
+            inner = inner.function
+        if isinstance(inner, Function):
+            whole = self.world.position.span_in(inner.module, inner.node)
+            begins = whole.line if isinstance(inner.node, ast.Lambda) else first_line(inner.node)
+            self.scope = Span(whole.file, begins, 1, whole.end_line, whole.end_column)
+        self.mapping(function.memory, path, function.bound)
+        self.scope = around
 
     def numbered(self, value: Instance, path: str) -> None:
         """Look at the attributes of an object with computed names: `setattr(log, f"loss_{step}", loss)`."""
@@ -391,7 +406,7 @@ class _Scan:
         nodes = tuple(dict.fromkeys(value.node for value in values if value.node is not None and not is_leaf(value)))
         # What is older than the loop is kept by none of its iterations: the loop around it says so.
         if at is not None and nodes and max(nodes) > self.before:
-            self.world.writer.emit(Hold(at, self.loop, self.index, path, nodes, bound))
+            self.world.writer.emit(Hold(at, self.loop, self.index, path, nodes, bound, scope=self.scope))
 
 
 _LOOKS: ByKind[_Scan, [str], bool] = ByKind()

@@ -25,6 +25,7 @@ from .names import locals_of, release, user_frames
 from .recording import Holds, Recording
 from .sources import Extent, LoopText, Sources, SourceText, Store
 from .values import TensorRef, has_graph, is_learning_leaf
+from .writer import Span, span
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -74,17 +75,20 @@ class Holder(NamedTuple):
 
     Entries of a dictionary are told apart by their `key` where the text names it. `inside`: what it keeps is in a
     container that has that name, and not under the name itself. `foreign`: it is reached through a library's object.
+    `attribute` is None where it is written both ways: a variable of a module that others import.
+    `scope`: file and first line of the function whose variable it is, or which remembers it; line 0 for a module's.
     """
 
     text: str
     name: str
-    attribute: bool
+    attribute: Optional[bool]
     container: bool
     function: str
     bound: Optional[int]
     key: str = ""
     inside: bool = False
     foreign: bool = False
+    scope: Optional[Tuple[str, int]] = None
 
 
 class HoldFinder(Holds):
@@ -261,6 +265,8 @@ class HoldFinder(Holds):
         fields: Dict[str, object] = {"bound": holder.bound} if holder.bound is not None else {}
         if holder.inside:
             fields["inside"] = True
+        if holder.scope is not None:
+            fields["scope"] = self._scope(*holder.scope)
         nodes = list(self.reader.walk_all(held.values(), _MAX_NODES))
         self.walked += len(nodes)
         self._write_binds(recorder, lines, loop, holder, nodes)
@@ -273,6 +279,11 @@ class HoldFinder(Holds):
             unit = name.rpartition("-")[2]
             recorder.writer.event("Measure", at=at, name=name + ":" + holder.text, value=value, unit=unit)
         nodes.clear()
+
+    def _scope(self, filename: str, first: int) -> Span:
+        """Return where a function begins; a module does so on line 0."""
+        extent = self.sources.text(filename).line_extent(first) if first else (0, 1, 0, 1)
+        return span(self.sources.name(filename), extent)
 
     def _write_binds(
         self, recorder: Recording, lines: ThreadLines, loop: RunningLoop, holder: Holder, nodes: List[Node]
@@ -333,7 +344,9 @@ class HoldFinder(Holds):
             stores = text.stores.get(holder.name, ())
             local = {store.function for store in stores if store.how == "assign" and not store.attribute}
             for store in stores:
-                if store.attribute != holder.attribute or (store.key and holder.key and store.key != holder.key):
+                if holder.attribute not in (None, store.attribute):
+                    continue
+                if store.key and holder.key and store.key != holder.key:
                     continue
                 inner = holder.function == "<module>" and store.how == "container" and store.function not in local
                 if store.attribute or not holder.function or store.function == holder.function or inner:
@@ -362,18 +375,18 @@ class HoldFinder(Holds):
         budget = _MAX_LOOKUPS
         queue: collections.deque[Tuple[object, Holder, int]] = collections.deque()
         held: List[Tuple[FrameType, Dict[str, object]]] = []
-        scopes: List[Tuple[Dict[str, object], str]] = []
+        scopes: List[Tuple[Dict[str, object], str, Tuple[str, int]]] = []
         for step in user_frames(frame, self.sources):
-            local = locals_of(step)
+            local, code = locals_of(step), step.f_code
             if local is not step.f_globals:
                 held.append((step, local))
-                scopes.append((local, step.f_code.co_name))
-            if not any(scope is step.f_globals for scope, _ in scopes):
-                scopes.append((step.f_globals, "<module>"))
-        for scope, function in scopes:
+                scopes.append((local, code.co_name, (code.co_filename, code.co_firstlineno)))
+            if not any(scope is step.f_globals for scope, _, _ in scopes):
+                scopes.append((step.f_globals, "<module>", (code.co_filename, 0)))
+        for scope, function, begins in scopes:
             for name, value in list(scope.items()):
                 if not name.startswith("__") and not self._plain(value):
-                    queue.append((value, Holder(name, name, False, False, function, None), 0))
+                    queue.append((value, Holder(name, name, False, False, function, None, scope=begins), 0))
         while queue and budget:
             budget -= 1
             value, holder, depth = queue.popleft()
@@ -416,6 +429,8 @@ class HoldFinder(Holds):
             yield from self._of_cache(value, holder)
         elif is_a(value, type):
             yield from self._of_class(value, holder)
+        elif is_a(value, ModuleType):
+            yield from self._of_module(value)
         elif issubclass(kind, self.torch.nn.Module) or self._is_user(kind):
             yield from self._of_object(value, holder)
             yield from self._of_class(kind, holder)
@@ -451,11 +466,18 @@ class HoldFinder(Holds):
         if isinstance(about, FunctionType) and about.__globals__ is vars(functools):
             bound = about()["maxsize"]
         inside = holder._replace(container=True, bound=bound, inside=True)
+        function = own.get("__wrapped__")
+        plain = function.__func__ if is_a(function, MethodType) else function
+        if is_a(plain, FunctionType):
+            code = plain.__code__
+            inside = inside._replace(
+                scope=(code.co_filename, code.co_firstlineno) if self.sources.is_user(code.co_filename) else None
+            )
         for item in gc.get_referents(value):
             # One without a bound has all of it in a dictionary.
             if item is not own and not is_a(item, type, FunctionType):
                 yield item, inside
-        yield own.get("__wrapped__"), holder
+        yield function, holder
 
     def _named(self) -> Set[Union[int, str]]:
         """Return the keys and indices by which the text stores into a container."""
@@ -494,6 +516,15 @@ class HoldFinder(Holds):
                 for name, item in list(namespace(base).items()):
                     if is_a(item, list, dict, set, tuple, collections.deque, _Cached, self.torch.Tensor):
                         yield item, _attribute(holder, name)
+
+    def _of_module(self, module: ModuleType) -> Iterator[Tuple[object, Holder]]:
+        """Yield the variables of one of the program's own modules."""
+        own = members(module)
+        file = own.get("__file__")
+        if isinstance(file, str) and self.sources.is_user(file):
+            for name, value in list(own.items()):
+                if not name.startswith("__"):
+                    yield value, Holder(name, name, None, False, "<module>", None, scope=(file, 0))
 
     def _plain(self, value: object) -> bool:
         """Return whether nothing can be found in a value."""

@@ -86,7 +86,7 @@ class GraphKeptAcrossIterations(Rule):
             tuple(_labels(reading, growth, home, freeing)), certain,
             facts=GraphKeptFacts(
                 stored=held.last.at.span, loop=held.loop.event.at.span, holder=held.holder,
-                kind="chain" if growth.chain else "container", nodes_per_iteration=growth.nodes,
+                scope=held.last.scope, kind="chain" if growth.chain else "container", nodes_per_iteration=growth.nodes,
                 saved_tensors_kept=kept, backwarded=freeing is not None,
             ),
             notes=(note, *_doubts(held, linked=linked, emptied=emptied, again=again)),
