@@ -552,12 +552,15 @@ def _isinstance(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if None not in results:
         return False
     if isinstance(args[0], Unknown):
-        kinds = [
-            kind if isinstance(kind, Class) else behaviour(kind).name_as_type() or getattr(kind, "name", "?")
-            for kind in wanted
-        ]
-        return m.unknown_test(ast.Is(), args[0], ("isinstance", *kinds))
+        return m.unknown_test(ast.Is(), args[0], ("isinstance", *map(as_kind, wanted)))
     return Unknown.undecided("isinstance")
+
+
+def as_kind(kind: Value) -> Value:
+    """Return what a question names a type by: its dotted name, or the value itself where nobody knows what it is."""
+    if isinstance(kind, Native) and NAMES.get(kind.name) is kind:
+        return f"builtins.{kind.name}"
+    return kind if isinstance(kind, (Class, Unknown)) else behaviour(kind).name_as_type() or "?"
 
 
 def _gives(m: Engine, owner: Instance, name: str, node: ast.AST) -> bool:

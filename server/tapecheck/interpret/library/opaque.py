@@ -138,8 +138,13 @@ def perhaps_a_number(torch: Torch, value: Value) -> bool:
         return is_constant(value)
     if value.borne() == "yes" and _hidden_maker(torch, value) is None:
         return False
+    return not walked(torch, value)
+
+
+def walked(torch: Torch, value: Unknown) -> bool:
+    """Return whether a backward began at a value."""
     walks = torch.world.writer.ledger.traversals.values() if value.node is not None else ()
-    return not any(value.node in walk.backward.root_nodes for walk in walks)
+    return any(value.node in walk.backward.root_nodes for walk in walks)
 
 
 def given_apart(torch: Torch, whole: Unknown, part: Unknown, node: ast.AST) -> None:

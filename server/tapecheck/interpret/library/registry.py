@@ -324,7 +324,12 @@ class Libraries:
         """Call a function under a decorator that changes what it does to graphs."""
         return torchfunctions.call_wrapped(self.torch, wrapped, args, kwargs, node)
 
-    is_instance = staticmethod(names.is_instance)
+    def is_instance(self, value: Value, kind: Value) -> bool | None:
+        """Return what `isinstance` would; None where nobody knows. What a backward began at is no number."""
+        if isinstance(value, Unknown) and unknowns.is_plain(builtin.as_kind(kind)) and opaque.walked(self.torch, value):
+            return False
+        return names.is_instance(value, kind)
+
     decorated = staticmethod(contexts.decorated)
     expecting = staticmethod(contexts.expecting)
 

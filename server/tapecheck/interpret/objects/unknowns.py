@@ -37,7 +37,7 @@ _ARITHMETIC: dict[str, Callable[[float, float], float]] = {
 
 
 _WEIGHING = frozenset(("Mult", "Div", "Pow"))
-_PLAIN = frozenset(("bool", "bytes", "complex", "float", "int", "str"))
+_PLAIN = frozenset(f"builtins.{name}" for name in ("bool", "bytes", "complex", "float", "int", "str"))
 """Types whose objects hold nothing: no tensor is one, and none has a tensor in it."""
 
 
@@ -314,7 +314,21 @@ def _found_plain(value: Unknown) -> Unknown | None:
     _, owner, kinds = value.parts
     if not isinstance(kinds, tuple) or kinds[:1] != ("isinstance",) or not isinstance(owner, Unknown):
         return None
-    return owner if all(isinstance(kind, str) and kind.rsplit(".", 1)[-1] in _PLAIN for kind in kinds[1:]) else None
+    return owner if all(map(is_plain, kinds[1:])) else None
+
+
+def takes_graph(value: Unknown) -> bool:
+    """Return whether a test, where it holds, finds what may have a graph to be a number or text, or a constant."""
+    if value.asks.compared is None:
+        owner = _found_plain(value)
+    else:
+        owner = value.asks.compared[1] if value.asks.compared[0] in ("Eq", "Is") else None
+    return owner is not None and owner.node is not None
+
+
+def is_plain(kind: Value) -> bool:
+    """Return whether a type, as a question names it, is one of Python's own whose objects hold nothing."""
+    return isinstance(kind, str) and kind in _PLAIN
 
 
 def _without_graph(owner: Unknown) -> None:

@@ -174,7 +174,7 @@ def _decided(machine: Engine, expression: ast.expr, value: Value, env: Env, node
     """Return how this way through the program answers a condition, whose value does not say."""
     choices = machine.world.choices
     leaves = node in choices.leaving
-    default = default if leaves else _likelier(machine, expression, value, env, default)
+    default = default if leaves else _likelier(machine, expression, value, env, node, default)
     # A function that calls itself comes to an end, whatever this way through the program has answered so far.
     deep = machine.world.calls.recursion >= limits.RECURSION_DECIDED
     if deep and isinstance(node, ast.If):
@@ -221,11 +221,14 @@ def _is_path(side: ast.expr) -> bool:
     return bool(id_of(side))
 
 
-def _likelier(machine: Engine, expression: ast.expr, value: Value, env: Env, default: bool) -> bool:
+def _likelier(machine: Engine, expression: ast.expr, value: Value, env: Env, node: ast.AST, default: bool) -> bool:
     """Return the likelier answer of an undecided test, by what it comes to."""
     likely = behaviour(value).default.likely
     if likely is not None and not _counted(machine, expression):
         return likely
+    if isinstance(value, Unknown) and unknowns.takes_graph(value) and _default(machine, node, None):
+        # What may have a graph is taken to have it, unless the other side leaves.
+        return False
     unlike = _equated(machine, expression, env) if isinstance(value, Tensor) else None
     return default if unlike is None else unlike
 

@@ -42,8 +42,8 @@ class _Opaque(Exception):
     """A test speaks of something that examples say nothing about."""
 
 
-_Type: TypeAlias = "str | Class"
-"""A class that a test names: one of the user's, or the dotted path of another."""
+_Type: TypeAlias = "str | Class | Unknown"
+"""A class that a test names: one of the user's, the dotted path of another, or what nobody knows."""
 
 
 class _Kind:
@@ -54,7 +54,8 @@ class _Kind:
 
 
 _BUILT_IN: dict[str, type] = {
-    kind.__name__: kind for kind in (bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset)
+    f"builtins.{kind.__name__}": kind
+    for kind in (bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset)
 }
 _TENSOR = frozenset(["Tensor", "Parameter"])
 _CALLS: dict[str, Callable[..., object]] = {
@@ -372,14 +373,13 @@ def _text_method(name: str, parts: list[_Formula]) -> _Formula:
 
 def _types(kinds: tuple[Value, ...]) -> tuple[_Type, ...]:
     """Return the classes that a test of `isinstance` names."""
-    return tuple(kind for kind in kinds if isinstance(kind, (str, Class)))
+    return tuple(kind for kind in kinds if isinstance(kind, (str, Class, Unknown)))
 
 
 def _is_instance(example: object, kinds: tuple[_Type, ...]) -> bool:
     if isinstance(example, _Kind):
         return not example.kinds.isdisjoint(kinds)
-    short = [kind.rsplit(".", 1)[-1] for kind in only(kinds, str)]
-    return any(name in _BUILT_IN and isinstance(example, _BUILT_IN[name]) for name in short)
+    return any(name in _BUILT_IN and isinstance(example, _BUILT_IN[name]) for name in only(kinds, str))
 
 
 class _Constants:
@@ -491,17 +491,19 @@ def _bases(kind: _Type, kinds: Iterable[_Type]) -> list[_Type]:
     if isinstance(kind, Class):
         own = {*kind.mro(), *kind.library_bases()}
         return [other for other in kinds if other in own]
-    mine = _BUILT_IN.get(_short(kind))
+    mine = _BUILT_IN.get(kind) if isinstance(kind, str) else None
     if mine is None:
         return []
     return [
         other for other in kinds
-        if isinstance(other, str) and (theirs := _BUILT_IN.get(_short(other))) is not None and issubclass(mine, theirs)
+        if isinstance(other, str) and (theirs := _BUILT_IN.get(other)) is not None and issubclass(mine, theirs)
     ]  # fmt: skip
 
 
 def _exclusive(one: _Type, other: _Type) -> bool:
     """Whether no object can be of both classes, except where one is made from the other and that is known."""
+    if isinstance(one, Unknown) or isinstance(other, Unknown):
+        return False
     if isinstance(one, Class):
         return not one.opaque and not other.opaque if isinstance(other, Class) else _apart_from(one, other)
     if isinstance(other, Class):
@@ -521,7 +523,7 @@ def _stands_alone(path: str) -> bool:
 
 
 def _is_plain(path: str) -> bool:
-    return _short(path) in _BUILT_IN or _short(path) in _TENSOR
+    return path in _BUILT_IN or _short(path) in _TENSOR
 
 
 def _short(path: str) -> str:
