@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 
 from tapecheck.check import check
+from tapecheck.rules import Reading
 from tapecheck.source import from_text
 
 torch = pytest.importorskip("torch")
@@ -22,14 +23,15 @@ class Block(nn.Module):
         self.a, self.b, self.c = (nn.Sequential(*[nn.Linear(2, 2) for _ in range(6)]) for _ in range(3))
     def forward(self, x):
         return self.c(self.b(self.a(x))) + x
-model = nn.Sequential(*[Block() for _ in range(23)])
-model.eval()
 """
+OF_PARTS = MODEL + "model = nn.Sequential(*[Block() for _ in range({blocks})])\n"
+MODEL += "model = nn.Sequential(*[Block() for _ in range(23)])\nmodel.eval()\n"
 EVALUATION = """
 for _ in range(5):
     out = model(torch.ones(1, 2))
     print(out.argmax())
 """
+WORK = ", ".join(["p.mean(), p.std(), p.min(), p.max()"] * 3)
 FREEZES = {
     "parameters": "for p in model.parameters():\n    p.requires_grad = False",
     "list": "for p in list(model.parameters()):\n    p.requires_grad_(False)",
@@ -70,6 +72,8 @@ FREEZES = {
     "apply": "model.apply(lambda m: [p.requires_grad_(False) for p in m.parameters(recurse=False)])",
     "much work": "for p in model.parameters():\n    print(p.mean(), p.std(), p.min(), p.max(), p.shape, p.numel(),"
     " [p.size(k) for k in range(p.dim())])\n    p.requires_grad = False",
+    "much work in a comprehension": f"[({WORK}, p.requires_grad_(False)) for p in model.parameters()]",
+    "much work in a map": f"list(map(lambda p: ({WORK}, p.requires_grad_(False)), model.parameters()))",
 }
 
 
@@ -87,3 +91,32 @@ def test_all_parts_are_frozen_or_nobody_is_sure(way: str) -> None:
 def test_what_leaves_them_alone_is_told(way: str) -> None:
     (found,) = check(from_text(MODEL + FREEZES[way].replace("False", "True") + EVALUATION, "eval.py")).findings
     assert (found.code, found.certain) == ("TAPE302", True)
+
+
+LOSS = "loss = model(torch.ones(1, 2)).sum()\nparams = list(model.parameters())\n"
+GRADIENTS = {
+    "comprehension": "g = [torch.autograd.grad(loss, p, retain_graph=True) for p in model.parameters()]",
+    "generator": "print(sum(torch.autograd.grad(loss, p, retain_graph=True)[0].sum().item() for p in params))",
+    "map": "g = list(map(lambda p: torch.autograd.grad(loss, p, retain_graph=True), params))",
+    "loop": "for p in params:\n    g = torch.autograd.grad(loss, p, retain_graph=True)[0]\n    p.data -= 0.1 * g",
+    "branch": "for p in model.parameters():\n    g = torch.autograd.grad(loss, p, retain_graph=True)[0]\n"
+    "    if g.norm() > 1:\n        p.data -= g\n    else:\n        p.data -= 0.1 * g",
+    "backward": "for p in model.parameters():\n    loss.backward(inputs=[p], retain_graph=True)",
+    "second order": "grads = torch.autograd.grad(loss, params, create_graph=True)\n"
+    "dot = sum((g * torch.ones_like(g)).sum() for g in grads)\n"
+    "h = [torch.autograd.grad(dot, p, retain_graph=True, allow_unused=True) for p in params]",
+    "product": "grads = torch.autograd.grad(loss, params, create_graph=True)\nfor p, g in zip(params, grads):\n"
+    "    h = torch.autograd.grad((g * g.detach()).sum(), params, retain_graph=True, allow_unused=True)",
+}
+
+
+@pytest.mark.parametrize("way", GRADIENTS)
+def test_what_is_walked_does_not_grow_with_the_square_of_the_parameters(way: str) -> None:
+    walked = []
+    for blocks in (7, 28):
+        report = check(from_text(OF_PARTS.format(blocks=blocks) + LOSS + GRADIENTS[way], "many.py"))
+        assert not report.interpretation.exhausted
+        tape = max(report.interpretation.tapes, key=lambda one: len(one.events))
+        walked.append(sum(len(run.executed) for run in Reading(tape).runs))
+    # Four times the parameters are sixteen times the nodes, if each walks all the others.
+    assert walked[1] < 6 * walked[0], walked

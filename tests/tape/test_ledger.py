@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
+import random
+
 import pytest
 
 from tapecheck.tape import Backward, InPlace, Leaf, Ledger, Node, Root, Saved, Site, Span
@@ -132,3 +135,65 @@ def test_a_graph_of_many_nodes_needs_no_recursion() -> None:
         ledger.feed(Node(number, "tanh", AT, (number - 1,), (Saved(number, 0, "result"),), "yes"))
     run = ledger.feed(backward(1, 19_999))
     assert run is not None and len(run.executed) == 19_999
+
+
+def by_the_engine(graph: dict[int, tuple[int, ...]], roots: list[int], wanted: list[int] | None) -> list[int]:
+    """Return what runs in the order of `engine.cpp`: of what is ready the newest, leaves before anything else."""
+
+    def leads(node: int) -> bool:
+        return wanted is None or node in wanted or any(leads(source) for source in graph.get(node, ()))
+
+    reached: set[int] = set()
+    stack = list(roots)
+    while stack:
+        if (node := stack.pop()) not in reached:
+            reached.add(node)
+            stack += graph.get(node, ())
+    needed = {node for node in reached if leads(node)}
+    waits = {node: sum(node in graph.get(other, ()) for other in needed) for node in needed}
+    ready = [-root for root in set(roots) if root in needed and not waits[root]]
+    heapq.heapify(ready)
+    ran: list[int] = []
+    while ready:
+        ran.append(-heapq.heappop(ready))
+        for source in graph.get(ran[-1], ()):
+            if source in needed:
+                waits[source] -= 1
+                if not waits[source] and source in graph:
+                    heapq.heappush(ready, -source)
+                elif not waits[source]:
+                    ran.append(source)
+    return ran
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_nodes_run_in_the_order_of_the_engine(seed: int) -> None:
+    chance = random.Random(seed)
+    ledger, graph, leaves = Ledger(), dict[int, tuple[int, ...]](), list[int]()
+    roots: list[int] = []
+    for call in range(8):
+        # Between two calls the graph grows, or stays as it is and is walked from the same roots.
+        for _ in range(chance.choice([0, 0, 1, 6])):
+            number = len(graph) + len(leaves) + 1
+            if chance.random() < 0.4 or number < 3:
+                leaves.append(number)
+                ledger.feed(leaf(number, number))
+            else:
+                graph[number] = tuple(chance.sample(range(1, number), min(number - 1, chance.randint(1, 3))))
+                ledger.feed(Node(number, "mul", AT, graph[number], (Saved(number, 0, "self"),), "yes"))
+        every = [*leaves, *graph]
+        if not every:
+            continue
+        if not roots or chance.random() < 0.5:
+            roots = chance.sample(every, min(len(every), chance.randint(1, 3)))
+        wanted = chance.choice([None, chance.sample(every, min(len(every), 2))])
+        inputs = None if wanted is None else tuple(wanted)
+        ran = ledger.feed(backward(call + 1, *roots, inputs=inputs, retain="yes", allow_unused=True))
+        assert ran is not None
+        expected = by_the_engine(graph, roots, wanted)
+        assert [number for number in ran.executed if number in graph] == [one for one in expected if one in graph]
+        assert set(ran.executed) == set(expected)
+        for number in set(ran.executed) - set(graph) - set(roots):
+            at = list(ran.executed)
+            users = [at.index(node) for node in ran.executed if number in graph.get(node, ())]
+            assert max(users) < at.index(number)

@@ -48,6 +48,8 @@ OP_WORK = 8
 """An op of torch: its facts are looked up, its arguments bound and a node built."""
 GRADIENT_WORK = 4
 """A node of a gradient that itself has a graph (`create_graph`)."""
+WALKED_AGAIN_A_UNIT = 5
+"""Nodes that a backward walks after others which have retained them, for one unit."""
 AGAIN_WORK = 3
 """A call whose events are written again; each of the events is a unit more."""
 WATCH_WORK = 2

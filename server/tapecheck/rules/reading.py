@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, KeysView, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, KeysView, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, update_wrapper
 from operator import itemgetter
@@ -942,8 +942,10 @@ def _stretches(reading: Reading, loop: LoopRun, runs: dict[int, list[Run]]) -> l
     """
     found: list[list[tuple[int, Run]]] = [[]]
     before: set[int] = set()
+    nodes = reading.ledger.nodes.items()
+    built = {number: iteration for number, node in nodes if (iteration := iteration_in(node.at, loop))}
     for iteration, group in sorted(runs.items()):
-        walked, again = _iterations_walked(reading, loop, group)
+        walked, again = _iterations_walked(built, group)
         if found[-1] and not (walked > before and iteration in walked and again & before):
             found.append([])
         if iteration in walked:
@@ -952,11 +954,14 @@ def _stretches(reading: Reading, loop: LoopRun, runs: dict[int, list[Run]]) -> l
     return found
 
 
-def _iterations_walked(reading: Reading, loop: LoopRun, group: Iterable[Run]) -> tuple[set[int], set[int]]:
-    """Return the iterations of a loop whose nodes some backward calls walk, and those that they walk again."""
-    walked = {reading.iteration_of(node, loop) for run in group for node in reading.graph_nodes(run.surely)}
-    again = {reading.iteration_of(node, loop) for run in group for node in run.traversal.retraversed}
-    return walked - {0}, again - {0}
+def _iterations_walked(built: Mapping[int, int], group: Iterable[Run]) -> tuple[set[int], set[int]]:
+    """Return the iterations of a loop whose nodes some backward calls walk, and those that they walk again; `built` are
+    the nodes of its iterations.
+    """
+    own = built.keys()
+    walked = {built[node] for run in group for node in own & run.executed.keys() if run.executed[node] == "yes"}
+    again = {built[node] for run in group for node in own & run.traversal.retraversed.keys()}
+    return walked, again
 
 
 def _chain(reading: Reading, loop: LoopRun, runs: list[Run]) -> Chain | None:

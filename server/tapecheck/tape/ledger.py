@@ -9,7 +9,7 @@ freed unless the graph is retained. What ran before a failing node stays freed.
 from __future__ import annotations
 
 import dataclasses
-import heapq
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -195,6 +195,18 @@ class Region:
     retained: list[int] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class _Graph:
+    """What some roots lead to, with whether the way there is certain, and in order of age.
+
+    Nodes never change: a program that asks for the gradient of one parameter after the other walks one graph.
+    """
+
+    roots: list[int]
+    reached: dict[int, Fact]
+    by_age: list[int]
+
+
 def _given(call: WrapperCall, source: int) -> bool:
     """Return whether a node was there before a compiled call."""
     return source <= call.first
@@ -222,6 +234,8 @@ class Ledger:
         self._retained_by: dict[int, list[int]] = {}
         self.regions: dict[int, Region] = {}
         """The compiled region of each node that is in one."""
+        self._walked: _Graph | None = None
+        """The graph of the last backward."""
         self._compiled_for: dict[int, dict[int | None, _Freed]] = {}
         """By compiled code the walk that its backward was compiled for, and whether that one retained nothing."""
 
@@ -230,6 +244,8 @@ class Ledger:
             return None
         if isinstance(event, Node):
             self.nodes[event.id] = event
+            if self._walked is not None and event.id in self._walked.reached:
+                self._walked = None
         elif isinstance(event, Leaf):
             self.leaves[event.id] = event
         elif isinstance(event, Named):
@@ -345,10 +361,11 @@ class Ledger:
             traversal.problem = NoGraph("no-graph", "yes", root=without_graph)
             return traversal
         roots = backward.root_nodes
-        reached = self.ancestry(roots)
+        graph = self._graph_of(roots)
+        reached = graph.reached
         wanted = set(backward.inputs or ())
-        sure, needed = self._needed(backward, roots, reached, wanted)
-        for node in self._order(roots, reached, needed):
+        sure, needed = self._needed(backward, graph, wanted)
+        for node in self._order(graph, needed):
             if node in done:
                 continue
             certain = reached[node] if node in sure else both(reached[node], "may")
@@ -375,14 +392,19 @@ class Ledger:
         traversal.backward = dataclasses.replace(traversal.backward, roots=more)
         return traversal
 
-    def _needed(
-        self, backward: Backward, roots: list[int], reached: dict[int, Fact], wanted: set[int]
-    ) -> tuple[set[int], set[int]]:
+    def _graph_of(self, roots: list[int]) -> _Graph:
+        """Return what a backward reaches from its roots."""
+        if self._walked is None or self._walked.roots != roots:
+            reached = self.ancestry(roots)
+            self._walked = _Graph(roots, reached, sorted(reached))
+        return self._walked
+
+    def _needed(self, backward: Backward, graph: _Graph, wanted: set[int]) -> tuple[set[int], set[int]]:
         """Return what certainly runs of that which a backward reaches, and all that may run."""
-        needed = set(reached) if backward.inputs is None else self._leading_to(reached, wanted)
+        needed = set(graph.reached) if backward.inputs is None else self._leading_to(graph, wanted)
         if not backward.open:
             return needed, needed
-        return (needed if wanted else set()) | self._on_every_path(roots, reached), set(reached)
+        return (needed if wanted else set()) | self._on_every_path(graph), set(graph.reached)
 
     def _ends(self, node: Node, certain: Fact, backward: Backward, traversal: Traversal) -> bool:
         """Note what is wrong with a node that is about to run, and return whether it certainly ends the traversal."""
@@ -508,47 +530,45 @@ class Ledger:
         event = self.nodes.get(node)
         return event is not None and any(source in needed for source in event.inputs)
 
-    def _leading_to(self, reached: dict[int, Fact], wanted: set[int]) -> set[int]:
+    def _leading_to(self, graph: _Graph, wanted: set[int]) -> set[int]:
         """Return the nodes of a graph from which a wanted node is reachable (the engine's exec_info)."""
         # Inputs of a node are always older than it: one pass in order of age settles every node.
-        needed: set[int] = set()
-        for node in sorted(reached):
-            event = self.nodes.get(node)
-            if node in wanted or (event is not None and any(source in needed for source in event.inputs)):
+        needed = wanted & graph.reached.keys()
+        known = self.nodes
+        for node in graph.by_age[bisect_left(graph.by_age, min(needed)) :] if needed else ():
+            event = known.get(node)
+            if event is not None and not needed.isdisjoint(event.inputs):
                 needed.add(node)
         return needed
 
-    def _on_every_path(self, roots: list[int], reached: dict[int, Fact]) -> set[int]:
+    def _on_every_path(self, graph: _Graph) -> set[int]:
         """Return the nodes that a backward runs whatever input it is to lead to: those before the first branch."""
         found: set[int] = set()
-        ahead = roots if len(set(roots)) == 1 else []
+        ahead = graph.roots if len(set(graph.roots)) == 1 else []
         while len(ahead) == 1 and ahead[0] in self.nodes:
             found.add(ahead[0])
-            ahead = [source for source in dict.fromkeys(self.nodes[ahead[0]].inputs) if source in reached]
+            ahead = [source for source in dict.fromkeys(self.nodes[ahead[0]].inputs) if source in graph.reached]
         return found
 
-    def _order(self, roots: list[int], reached: dict[int, Fact], needed: set[int]) -> Iterator[int]:
-        waiting: dict[int, int] = {}
-        for node in reached:
-            event = self.nodes.get(node)
-            if event is not None and node in needed:
-                for source in set(event.inputs):
-                    waiting[source] = waiting.get(source, 0) + 1
-        ready = [-root for root in set(roots) if root in needed and not waiting.get(root)]
-        heapq.heapify(ready)
-        while ready:
-            node = -heapq.heappop(ready)
+    def _order(self, graph: _Graph, needed: set[int]) -> Iterator[int]:
+        """Yield what runs, newest nodes first, each leaf as soon as all that lead to it have run.
+
+        Inputs of a node are always older than it: the newest one waits for none.
+        """
+        known = self.nodes
+        last: dict[int, int] = {}
+        """By leaf the oldest node that leads to it."""
+        ahead = [node for node in reversed(graph.by_age) if node in needed and node in known]
+        for node in ahead:
+            for source in known[node].inputs:
+                if source not in known and source in needed:
+                    last[source] = node
+        if begun := [root for root in set(graph.roots) if root not in known and root in needed and root not in last]:
+            ahead = sorted([*ahead, *begun], reverse=True)
+        for node in ahead:
             yield node
-            event = self.nodes.get(node)
-            if event is None:
-                continue
-            for source in set(event.inputs):
-                if source not in waiting:
-                    continue
-                waiting[source] -= 1
-                if waiting[source] == 0 and source in needed:
+            event = known.get(node)
+            for source in set(event.inputs) if event is not None else ():
+                if last.get(source) == node:
                     # AccumulateGrad has the highest priority of all: leaves run as soon as they are ready.
-                    if source in self.nodes:
-                        heapq.heappush(ready, -source)
-                    else:
-                        yield source
+                    yield source

@@ -354,10 +354,7 @@ class Autograd:
             # The name of what nobody knows is what it came from.
             event = dataclasses.replace(event, roots=tuple(dataclasses.replace(one, name=named) for one in event.roots))
         starts = self._sequence(given.get("gradient", given.get("grad_tensors")), node)
-        traversal = self.world.writer.run_backward(event)
-        if self.world.modes.wrapping.sharded:
-            sharding.walked(self.torch, event, traversal)
-        replays.walked(self.world, traversal)
+        traversal = self._walk(event)
         if self.world.modes.scaled and (starts or self._meets_code(traversal)):
             scalers.rescaled(self.world, node)
         # Leaves that were reached before a node fails have their gradients all the same.
@@ -569,11 +566,19 @@ class Autograd:
 
     # -- what a backward does ---------------------------------------------------------------------------------
 
-    def _run(self, event: Backward, node: ast.AST) -> Traversal:
-        traversal = self.world.writer.run_backward(event)
-        if self.world.modes.wrapping.sharded:
+    def _walk(self, event: Backward) -> Traversal:
+        """Let the engine run a backward."""
+        world = self.world
+        traversal = world.writer.run_backward(event)
+        # A gradient for each parameter, and the tape would grow with their square.
+        world.budget.spend(len(traversal.retraversed) // limits.WALKED_AGAIN_A_UNIT)
+        if world.modes.wrapping.sharded:
             sharding.walked(self.torch, event, traversal)
-        replays.walked(self.world, traversal)
+        replays.walked(world, traversal)
+        return traversal
+
+    def _run(self, event: Backward, node: ast.AST) -> Traversal:
+        traversal = self._walk(event)
         self.world.graph.stepped = False
         self._check(event, traversal, node)
         return traversal

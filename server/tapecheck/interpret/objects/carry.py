@@ -155,7 +155,7 @@ class _Scan:
         if isinstance(value, Instance) and _stamp(owner, key) >= self.clock and _linked(value):
             # A list of linked objects grows at its end: the name refers to one object more in each iteration.
             tensors = tensors_in(value)
-            if any(map(self.reaches_back, tensors)) and self.read_across(owner, key):
+            if self.reach_back(tensors) and self.read_across(owner, key):
                 self.hold(_place(owner, key), path, tensors)
                 return False
         return self.object(value, path)
@@ -169,7 +169,7 @@ class _Scan:
                     self.hold(_carrying(value, owner, key), path, [value])
             return node is None
         kept = tensors_in(value)
-        if any(map(self.reaches_back, kept)) and (self.read_across(owner, key) or self.changed_there(value, owner)):
+        if self.reach_back(kept) and (self.read_across(owner, key) or self.changed_there(value, owner)):
             self.hold(_carrying(value, owner, key), path, kept)
         return value.node is None
 
@@ -179,7 +179,7 @@ class _Scan:
             fixed = value if isinstance(value, tuple) else ()
             objects = [(number, item) for number, item in enumerate(fixed) if isinstance(item, Instance)]
             tensors = tensors_in(value, into_objects=not objects)
-            if any(map(self.reaches_back, tensors)) and self.read_across(owner, key):
+            if self.reach_back(tensors) and self.read_across(owner, key):
                 self.hold(_place(owner, key), path, tensors, self.bound_of(value))
             for number, item in objects:
                 self.entry(item, f"{path}[{number}]", _NOWHERE, number)
@@ -201,14 +201,17 @@ class _Scan:
             self.container(kept, target, _NOWHERE, "")
 
     def container(self, value: List | Set, path: str, owner: _Owner, key: Hashable) -> None:
-        if id(value) in self.seen or INERT.issuperset(map(type, value.items)):
+        if id(value) in self.seen:
+            return
+        kinds = set(map(type, value.items))
+        if kinds <= INERT:
             return
         self.seen.add(id(value))
         tensors = tensors_in(value, into_objects=False)
-        if any(self.reaches_back(tensor) for tensor in tensors):
+        if self.reach_back(tensors):
             at = getattr(value, "stored_at", None) or _place(owner, key)
             self.hold(self.written_into(tensors, at), path, tensors, self.bound_of(value))
-        for index, item in enumerate(value.items):
+        for index, item in enumerate(value.items) if not kinds <= _PLAIN else ():
             if type(item) in INERT or id(item) in self.seen:
                 continue
             if isinstance(item, Dict) and len(self.seen) < limits.MAX_SEEN and item.is_flat():
@@ -236,7 +239,7 @@ class _Scan:
             elif key in value.rewritten and _stamp(value, key) >= self.clock:
                 if self.reaches_back(item) and self.read_across(value, key):
                     self.hold(_place(value, key), _item_of(path, key), [item])
-        if any(self.reaches_back(item) for item in kept):
+        if self.reach_back(kept):
             self.hold(self.written_into(kept, last), path, kept, bound)
 
     def held_under(self, owner: Dict, key: Hashable, item: Value) -> list[Tensor | Unknown] | None:
@@ -356,7 +359,7 @@ class _Scan:
         numbered = value.numbered or ()
         names = [name for name in value.attrs if name in numbered and name in value.slots]
         tensors = [tensor for name in names for tensor in tensors_in(value.attrs[name])]
-        if len(names) > 1 and any(map(self.reaches_back, tensors)):
+        if len(names) > 1 and self.reach_back(tensors):
             self.hold(value.slots[names[-1]].at, path, tensors)
 
     def defaults(self, function: Function) -> bool:
@@ -389,6 +392,11 @@ class _Scan:
         """Whether a value's graph has nodes older than this iteration."""
         return value.node is not None and value.oldest is not None and value.oldest <= self.first
 
+    def reach_back(self, values: list[Tensor | Unknown]) -> bool:
+        """Whether the graph of any value does."""
+        oldest = [value.oldest for value in values if value.node is not None and value.oldest is not None]
+        return bool(oldest) and min(oldest) <= self.first
+
     def read_across(self, owner: _Owner, key: Hashable) -> bool:
         """Whether this iteration read what an earlier one stored there."""
         slot: Slot | None = owner.slots.get(key)
@@ -403,7 +411,7 @@ class _Scan:
         return value.changed[0] >= self.clock
 
     def hold(self, at: Site | None, path: str, values: list[Tensor | Unknown], bound: int | None = None) -> None:
-        nodes = tuple(dict.fromkeys(value.node for value in values if value.node is not None and not is_leaf(value)))
+        nodes = tuple({value.node: None for value in values if value.node is not None and not value.is_leaf})
         # What is older than the loop is kept by none of its iterations: the loop around it says so.
         if at is not None and nodes and max(nodes) > self.before:
             self.world.writer.emit(Hold(at, self.loop, self.index, path, nodes, bound, scope=self.scope))
@@ -457,6 +465,7 @@ def _stamp(owner: _Owner, key: Hashable) -> int:
     return -1 if slot is None else slot.clock
 
 
+_PLAIN = INERT | {Tensor}
 _SILENT = INERT | {Lib, Native}
 
 
@@ -575,5 +584,10 @@ def _collect(value: Value, depth: int, into_objects: bool, found: list[Tensor | 
         children = behaviour(value).children()
     if depth > 0:
         for child in children:
-            if type(child) not in INERT:
+            kind = type(child)
+            if kind is Tensor and child.given is None:  # type: ignore[union-attr]
+                # Lists of hundreds of parameters are looked through at the end of each iteration.
+                if child.node is not None:  # type: ignore[union-attr]
+                    found.append(child)  # type: ignore[arg-type]
+            elif kind not in INERT:
                 _collect(child, depth - 1, into_objects, found)

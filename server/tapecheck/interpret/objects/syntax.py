@@ -186,8 +186,8 @@ def _operands(value: ast.expr | None) -> list[ast.AST]:
     return found
 
 
-def text_of(node: ast.expr) -> str:
-    """Return the source of an expression without backticks, which would end quotes in messages."""
+def text_of(node: ast.AST) -> str:
+    """Return the source of a node without backticks, which would end quotes in messages."""
     return ast.unparse(node).replace("`", "'")
 
 

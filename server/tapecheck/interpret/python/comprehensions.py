@@ -94,7 +94,9 @@ def _drawn(machine: Engine, value: Value, node: ast.AST, extent: Extent) -> Iter
     if length is not None and not stream.sequential and length - stream.next > limits.MAX_ITEMS:
         extent.whole = False
     drawn = 0
-    while drawn < limits.MAX_DRAINED:
+    budget = machine.world.budget
+    most_work, frozen = budget.work, len(machine.world.graph.frozen)
+    while drawn < limits.MAX_ROUNDS or (drawn < limits.MAX_DRAINED and most_work - budget.work <= limits.LOOP_WORK):
         length = stream.length()
         if length is None:
             extent.whole = False
@@ -111,6 +113,7 @@ def _drawn(machine: Engine, value: Value, node: ast.AST, extent: Extent) -> Iter
         yield item
     else:
         extent.whole = False
+        perhaps_frozen_on(machine, frozen, node)
     stream.abandon(machine)
 
 
@@ -253,7 +256,8 @@ def _over(
         extent.cut = stream.cut
     if stream.count is not None and stream.count not in extent.counts:
         extent.counts = (*extent.counts, stream.count)
-    frozen = len(machine.world.graph.frozen)
+    frozen, budget = len(machine.world.graph.frozen), machine.world.budget
+    most_work = budget.work
     element: Value = None
     while True:
         # A generator says so once it has run.
@@ -268,11 +272,12 @@ def _over(
         elif index >= length:
             break
         done = index - start
-        if done >= limits.MAX_ROUNDS and (done >= limits.MODEL_ITERATIONS or not carry.of_model(element)):
+        enough = done >= limits.MODEL_ITERATIONS or most_work - budget.work > limits.LOOP_WORK
+        if done >= limits.MAX_ROUNDS and (enough or not carry.of_model(element)):
             extent.whole = False
             perhaps_frozen_on(machine, frozen, first.iter)
             break
-        machine.world.budget.spend(limits.ROUND_WORK)
+        budget.spend(limits.ROUND_WORK)
         try:
             element = stream.item(index)
         except IndexError:

@@ -690,12 +690,11 @@ def _forget_counters(loop: _Loop, left: int | None, count: Value) -> None:
             env.vars[name] = Unknown.hanging_on("number", Kind.NUMBER, count)
 
 
-def perhaps_frozen_on(machine: Engine, first: int, over: ast.expr) -> None:
+def perhaps_frozen_on(machine: Engine, first: int, over: ast.AST) -> None:
     """Note that a loop which has frozen the leaves from `first` on is left before its end: others may be, too."""
     leaves = machine.world.graph.unfrozen(first)
     if leaves:
-        endless = isinstance(over, ast.Constant)
-        head = "this loop" if endless else f"the loop over `{machine.world.position.notes.of(over, syntax.text_of)}`"
+        head = "this loop" if isinstance(over, ast.Constant) else f"the loop over `{syntax.text_of(over)}`"
         text = f"{head} freezes nothing more"
         machine.world.assumptions.note("limit", text, over, leaves)
 
