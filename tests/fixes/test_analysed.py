@@ -55,6 +55,21 @@ def test_a_finding_that_no_edit_mends_leaves_the_others_their_fixes() -> None:
     assert fixes_for(report, second, effort=effort)
 
 
+def test_what_is_no_warning_leaves_the_rest_of_what_fixes_may_cost_to_the_others() -> None:
+    report = check(from_text(PROGRAM, "train.py"))
+    effort = Effort(for_light=1)
+    for finding, severity in zip(report.findings, ("info", "warning")):
+        finding.severity = severity  # type: ignore[assignment]
+    light, heavy = report.findings
+    every = fixes_for(report, light)
+    assert len(every) > 1
+    one = fixes_for(report, light, effort=effort)
+    assert len(one) == 1 and one[0] in every and effort.for_light <= 0
+    spent = effort.left
+    assert not fixes_for(report, light, effort=effort) and effort.untried == [light] and effort.left == spent
+    assert fixes_for(report, heavy, effort=effort) == fixes_for(report, heavy)
+
+
 def test_the_oldest_reports_go_where_too_many_events_are_kept() -> None:
     made: list[str] = []
 

@@ -119,9 +119,9 @@ def check_program(
 
 def _add_fixes(checked: Checked, report: Report, memory: Memory) -> None:
     """Add the fixes of the findings, those of errors first: what they may cost together is limited."""
-    from tapecheck.fixes import Effort, fixes_for
+    from tapecheck.fixes import MAX_FOR_LIGHT, Effort, fixes_for
 
-    effort = Effort()
+    effort = Effort(for_light=MAX_FOR_LIGHT)
     checked.fixes = [[] for _ in checked.findings]
     places = {id(finding): index for index, finding in enumerate(checked.findings)}
     for finding in errors_first(checked.findings):

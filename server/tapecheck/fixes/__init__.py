@@ -35,11 +35,16 @@ MAX_EFFORT = 1_500_000
 the rules read and lines, for each candidate that is tried."""
 MAX_FOR_ONE = 300_000
 """What of it one finding may take: where a fix holds, it mostly takes one analysis or two to find it."""
+MAX_FOR_LIGHT = 450_000
+"""What of it all findings together may take that are neither errors nor warnings: each edit is tried by itself, since
+one that holds beside others need not hold alone, and seven of them took ten times as long as the analysis.
+"""
 
 __all__ = [
     "LONG",
     "MAX_EFFORT",
     "MAX_FIXES",
+    "MAX_FOR_LIGHT",
     "MAX_FOR_ONE",
     "MAX_TRIES",
     "TRIES_FOR_MORE",
@@ -55,13 +60,15 @@ __all__ = [
 class Effort:
     """What trying the fixes of one file may still cost, and what came of it beside the fixes.
 
-    `for_one` is what one finding may take of it. `untried` are the findings for which not all was tried and nothing
+    `for_one` is what one finding may take of it, `for_light` what those may that are neither errors nor warnings.
+    `untried` are the findings for which not all was tried and nothing
     held, `hiding` the fixes that would hide another finding, `without` the findings for which none of the tried edits
     holds, with the reason. `analysed` keeps the reports on edited programs.
     """
 
     left: int = MAX_EFFORT
     for_one: int = MAX_FOR_ONE
+    for_light: int = MAX_EFFORT
     untried: list[Finding] = field(default_factory=list)
     hiding: list[Hiding] = field(default_factory=list)
     without: list[tuple[Finding, str]] = field(default_factory=list)
@@ -104,7 +111,7 @@ def fixes_for(
     from tapecheck.fixes.code import Code
     from tapecheck.fixes.verify import Verifier
 
-    effort = Effort(left=sys.maxsize, for_one=sys.maxsize) if effort is None else effort
+    effort = Effort(sys.maxsize, sys.maxsize, sys.maxsize) if effort is None else effort
     codes = {path: Code(source) for path, source in _files(report, finding, open_files or {}).items()}
     part = None
     if check is None:
@@ -127,7 +134,8 @@ def _holding(contexts: list[Context], verifier: Verifier, effort: Effort, share:
     found: list[Fix] = []
     groups: set[str] = set()
     sources = {context.code.source.path: context.code.source for context in contexts}
-    enough = effort.left - effort.for_one
+    light = verifier.finding.severity not in ("error", "warning")
+    enough = effort.left - (min(effort.for_one, effort.for_light) if light else effort.for_one)
     for code, candidate in _candidates(contexts):
         if len(found) >= MAX_FIXES or verifier.left <= 0:
             break
@@ -139,6 +147,7 @@ def _holding(contexts: list[Context], verifier: Verifier, effort: Effort, share:
         before = effort.analysed.work
         fix = verifier.fix(candidate, sources, code.source.path)
         effort.left -= effort.analysed.work - before
+        effort.for_light -= effort.analysed.work - before if light else 0
         # Who chooses among fixes reads their titles: what reads the same is offered once.
         if fix is None or any(fix.title == other.title for other in found):
             continue
