@@ -214,12 +214,30 @@ def _calls_nothing(base: str) -> bool:
 def _made(machine: Machine, cls: Class, node: FunctionNode) -> Value:
     """Return an object of a class, made with unknown arguments."""
     try:
-        return machine.call(cls, [], {MORE_KEYWORDS: Unknown(MORE_KEYWORDS)}, node)
+        return machine.call(cls, [], {**_given(cls), MORE_KEYWORDS: Unknown(MORE_KEYWORDS)}, node)
     except Signal:
         # With other arguments its constructor gives it what it refused to give it with these.
         owner = Instance(cls)
         owner.open = True
         return owner
+
+
+def _given(cls: Class) -> dict[str, Value]:
+    """Return what a constructor may be given in the place of a default that says that it was given nothing."""
+    home = cls.home_of("__init__")
+    function = function_of(home.namespace["__init__"]) if home is not None else None
+    if function is None:
+        return {}
+    arguments = function.node.args
+    names = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
+    places = [*zip(names[::-1], function.defaults[::-1]), *_keyword_defaults(function)]
+    return {name: Unknown.named(name) for name, default in places if default is None}
+
+
+def _keyword_defaults(function: Function) -> list[tuple[str, Value]]:
+    """Return the parameters of a function that are given by their names alone, and have a default."""
+    places = zip(function.node.args.kwonlyargs, function.node.args.kw_defaults, function.kw_defaults)
+    return [(parameter.arg, value) for parameter, written, value in places if written is not None]
 
 
 def _of_lightning(owner: Instance) -> bool:
