@@ -233,13 +233,28 @@ def test_what_cannot_be_run_is_exit_status_2(script: Path) -> None:
 
 
 def test_an_option_after_the_script_that_the_script_does_not_know_is_reported(script: Path) -> None:
-    done = run(script, "train.py", "--twice", "--html=page.html", "--tape", "x")
-    assert (
-        "--html follows the script and is passed to it; put options of `tapecheck run` before the script" in done.stderr
+    done = run(
+        script, "train.py", "--twice", "--html=page.html", "--ranks", "2", "--stdin", "--no-fixes", "x", "--tape"
     )
-    assert "--twice follows" not in done.stderr and not (script / "page.html").exists()
+    between = " follows the script and is passed to it; options of `tapecheck run` come before the script: "
+    noted = (line.removeprefix("tapecheck: ") for line in done.stderr.splitlines() if between in line)
+    said = dict(line.split(between) for line in noted)
+    assert said == {
+        name: f"`tapecheck run {written} train.py`"
+        for name, written in {
+            "--html": "--html=page.html", "--ranks": "--ranks 2", "--stdin": "--stdin", "--no-fixes": "--no-fixes",
+            "--tape": "--tape",
+        }.items()
+    }  # fmt: skip
+    assert not (script / "page.html").exists() and "--ranks" in done.stdout
     (script / "own.py").write_text(TRAINED + "import sys\nprint('--tape' in sys.argv)\n")
     assert "follows the script" not in run(script, "own.py", "--tape", "x").stderr
+    (script / "ranked.py").write_text(
+        "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--ranks', type=int)\n"
+        f"parser.add_argument('--max-backward')\nparser.parse_args()\n{TRAINED}"
+    )
+    own = run(script, "ranked.py", "--ranks", "2", "--max-backward=3")
+    assert own.returncode == 0 and "follows the script" not in own.stderr
 
 
 def test_a_script_that_reads_standard_input_is_told_how_to_get_it(script: Path) -> None:

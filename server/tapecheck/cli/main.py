@@ -297,6 +297,7 @@ def _parser() -> argparse.ArgumentParser:
         "--verify-fix", action="store_true",
         help="run the program again as it is and as mended, with the same seed, and say what changed",
     )  # fmt: skip
+    run.set_defaults(takes_value={name: action.nargs != 0 for action in run._actions for name in action.option_strings})
 
     diff = verbs.add_parser(
         "diff", help="compare two recorded tapes",

@@ -6,8 +6,10 @@ import argparse
 import ast
 import contextlib
 import dataclasses
+import itertools
 import os
 import re
+import shlex
 import signal
 import sys
 import time
@@ -158,20 +160,33 @@ def _show(checked: Checked, page: html.Run, options: argparse.Namespace, cut_sho
 
 def _doubt_options(program: _Program, options: argparse.Namespace) -> None:
     """Say which options may not be meant as they are given."""
-    for name in _misplaced(program, options):
-        say(f"{name} follows the script and is passed to it; put options of `tapecheck run` before the script")
+    for name, written in _misplaced(program, options):
+        say(
+            f"{name} follows the script and is passed to it; options of `tapecheck run` come before the script: "
+            f"`tapecheck run {written} {options.script}`"
+        )
     if program.request.launcher and (starting := _starts_processes(program)):
         say(f"{starting} starts processes itself: if the ranks wait for ever, run it without --ranks and --launcher")
 
 
-def _misplaced(program: _Program, options: argparse.Namespace) -> list[str]:
-    """Return options of this command that were given to a script whose code has no such word."""
+def _misplaced(program: _Program, options: argparse.Namespace) -> Iterator[tuple[str, str]]:
+    """Yield options of this command that were given to a script whose code has no such word, each also with what
+    follows it as its value.
+    """
     if options.module is not None:
-        return []
-    words = {word for source in program.sources.values() for line in source.lines for word in re.findall(r"\w+", line)}
-    found = (argument.partition("=")[0] for argument in program.request.args if argument.startswith("--"))
-    own = ((name, name[2:].replace("-", "_")) for name in found)
-    return [name for name, word in own if word and word in vars(options) and word not in words]
+        return
+    lines = [line for source in program.sources.values() for line in source.lines]
+    # An option `--batch-size` is written so, or as the variable that it sets.
+    words = {word for line in lines for word in re.findall(r"--[\w-]+|\w+", line)}
+    given = program.request.args
+    for argument, after in itertools.zip_longest(given, given[1:], fillvalue="-"):
+        name, equals, _ = argument.partition("=")
+        if not name.startswith("--") or name not in options.takes_value:
+            continue
+        if name in words or name[2:].replace("-", "_") in words:
+            continue
+        has_value = options.takes_value[name] and not equals and not after.startswith("-")
+        yield name, shlex.join([argument, after] if has_value else [argument])
 
 
 def _starts_processes(program: _Program) -> str:
