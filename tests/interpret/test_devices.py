@@ -20,9 +20,19 @@ def certain(program: str) -> list[tuple[str, bool]]:
     return [(finding.code, finding.certain) for finding in check(from_text(full(program), "program.py")).findings]
 
 
-@pytest.mark.parametrize("move", [".to(device)", ".to(device=device)", ".to(w0.device)"])
+@pytest.mark.parametrize(
+    "move",
+    [
+        ".to(device)",
+        ".to(device=device)",
+        ".to(w0.device)",
+        ".to(elsewhere.device)",
+        ".to(device=elsewhere.config.gpu)",
+    ],
+)
 def test_a_leaf_that_is_moved_may_be_a_copy(move: str) -> None:
-    assert certain("w0 = torch.zeros(1)" + PROGRAM.format(move=move)) == [("TAPE104", False)]
+    program = "import elsewhere\nw0 = torch.zeros(1)" + PROGRAM.format(move=move)
+    assert certain(program) == [("TAPE104", False)]
 
 
 @pytest.mark.parametrize("move", ["", ".cpu()", ".to('cpu')", ".to(torch.float32)", ".to(dtype=torch.float)"])

@@ -332,7 +332,8 @@ def _converted(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwarg
         if copy is not owner:
             return copy
     device = argument(args, kwargs, 0, "device")
-    elsewhere = device is not None and device != "cpu" and not isinstance(device, (Lib, Tensor))
+    known = isinstance(device, Tensor) or (isinstance(device, Lib) and not torch.machine.library.hides(device.path))
+    elsewhere = device is not None and device != "cpu" and not known
     if name == "to" and owner.dtype == "float" and elsewhere:
         to_cuda = (known_text(device) or "").partition(":")[0] == "cuda"
         return _moved(torch, owner, "cuda" if to_cuda else name, args, kwargs, node)
