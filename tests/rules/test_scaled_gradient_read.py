@@ -305,6 +305,32 @@ def test_a_step_where_something_else_may_divide_by_the_scale(edit: tuple[str, ..
     assert steps(PLAIN, "from helpers import options\n" + head) == []
 
 
+@pytest.mark.parametrize("given", ["512.0", "init_scale=2.0**10", "init_scale=1024", "init_scale=-(-4.0)"])
+@pytest.mark.parametrize(
+    ("edit", "told"),
+    [
+        (("", ""), True),
+        (("for step in", "start = 512.0\nfor step in"), True),
+        (("for step in", "print(scaler.get_scale())\nfor step in"), False),
+        (("optimizer.zero_grad()", "optimizer.zero_grad()\n    print(scaler._scale)"), False),
+    ],
+)
+def test_a_scale_that_is_only_written_down_is_one_that_a_rate_may_make_up_for(
+    given: str, edit: tuple[str, str], told: bool
+) -> None:
+    text = HEAD.replace('GradScaler("cpu")', f'GradScaler("cpu", {given})').replace(*edit) + PLAIN
+    found = [one for one in check(from_text(text, "train.py")).findings if one.code == "TAPE501"]
+    assert [(one.message, one.certain) for one in found] == (
+        [("possible step of scaled gradients, `optimizer.step()`", False)] if told else []
+    )
+
+
+@pytest.mark.parametrize("given", ["start", "init_scale=start", "init_scale=float('512')", "init_scale=options.scale"])
+def test_a_scale_that_has_a_name_may_be_divided_by(given: str) -> None:
+    head = HEAD.replace("for step in", "start = 512.0\nfor step in").replace('"cpu")', f'"cpu", {given})')
+    assert steps(PLAIN, "from helpers import options\nstart = 512.0\n" + head) == []
+
+
 @pytest.mark.parametrize("owner", ["", "self."])
 def test_no_second_update_is_written(owner: str) -> None:
     text = f"""\

@@ -432,10 +432,12 @@ class Rescaled:
     """Something other than a gradient scaler may divide by its scale.
 
     The program reads or sets the scale, unknown code has the scaler or the optimizer, or a backward from a scaled loss
-    is given a gradient, or runs hooks or a custom Function.
+    is given a gradient, or runs hooks or a custom Function. `chosen` says that the program only writes the number to
+    start with, so that nothing but another number, a learning rate, can make up for it.
     """
 
     at: Site
+    chosen: bool = False
 
 
 @built_directly

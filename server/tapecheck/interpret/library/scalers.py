@@ -22,7 +22,7 @@ from tapecheck.interpret.values import (
     known_elements,
     may_carry,
 )
-from tapecheck.source.nodes import walk
+from tapecheck.source.nodes import walk, written_argument
 from tapecheck.tape import Fact, GradientRead, Rescaled, Scaled, Unscaled
 
 _SIZES = frozenset((
@@ -99,9 +99,20 @@ def made(torch: Torch, place: int, args: Args, kwargs: Kwargs, node: ast.AST) ->
     result.state = ScalerState(torch.world.graph.data("scale"), "may" if truth is None else "yes" if truth else "no")
     torch.world.modes.scaler = True
     more = isinstance(node, ast.Call) and any(keyword.arg is None for keyword in node.keywords)
-    if more or len(args) > place - 4 or "init_scale" in kwargs:
-        rescaled(torch.world, node)
+    chosen = args[place - 4] if len(args) > place - 4 else kwargs.get("init_scale")
+    if more or chosen is not None:
+        alone = not more and isinstance(chosen, (int, float)) and chosen != 1 and _is_written(node, place - 4)
+        torch.world.writer.emit(Rescaled(torch.world.position.site(node), chosen=alone))
     return result
+
+
+def _is_written(node: ast.AST, place: int) -> bool:
+    """Return whether the scale to start with is a number that nothing else in the program can name."""
+    named = next((one.value for one in getattr(node, "keywords", ()) if one.arg == "init_scale"), None)
+    written = named or written_argument(node, place)
+    return written is not None and not any(
+        isinstance(part, (ast.Name, ast.Attribute, ast.Call)) for part in walk(written)
+    )
 
 
 def _asks_for_device(node: ast.AST) -> bool:

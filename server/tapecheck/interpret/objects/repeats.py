@@ -215,7 +215,7 @@ _READ.register(lambda reader, event: (reader.node(event.node),), GraphRead)
 _READ.register(lambda reader, event: (event.training, reader.nodes(event.leaves)), ModeSet)
 _READ.register(lambda reader, event: (reader.node(event.node), event.enabled), Scaled)
 _READ.register(lambda reader, event: (event.leaves,), Unscaled)
-_READ.register(lambda reader, event: (), Rescaled)
+_READ.register(lambda reader, event: (event.chosen,), Rescaled)
 _READ.register(
     lambda reader, event: (
         event.wrapper,

@@ -63,12 +63,13 @@ class ScaledGradientRead(Rule):
         call = f"{step.call}()" if step.call else "step()"
         owner = step.call.rpartition(".")[0] or "optimizer"
         labels = [Label(found.run.at.span, _FILLS, "built"), *called_from(reading, step.at, step.at)]
+        sure = not any(isinstance(event, Rescaled) for _, event in reading.scalings)
+        form = "`{}` uses gradients that are still scaled" if sure else "possible step of scaled gradients, `{}`"
         return Finding(
-            self.code, self.name, self.severity, step.at.span,
-            headline(["`{}` uses gradients that are still scaled"], call),
+            self.code, self.name, self.severity, step.at.span, headline([form], call),
             f"call `scaler.step({owner})` in its place: it unscales them, and skips a step of infinite ones",
-            tuple(labels),
-            facts=Facts(parameters=tuple(named[:MAX_LABELS])),
+            tuple(labels), sure,
+            facts=Facts(parameters=tuple(named[:MAX_LABELS])), notes=() if sure else (_CHOSEN,),
         )  # fmt: skip
 
     def _finding(self, reading: Reading, read: _Read, reads: Sequence[_Read], sure: bool) -> Finding:
@@ -99,6 +100,9 @@ def _why_unsure(read: _Read) -> str:
 
 
 _FILLS = "this backward fills `.grad` with the gradients times the scale"
+
+
+_CHOSEN = "assumes that the learning rate does not make up for the scale, which the program has chosen"
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +235,7 @@ def _may_be_rescaled(reading: Reading) -> bool:
 
     So may a hook of a node that the program looks at, and what a backward starts from that is not the product itself.
     """
-    if any(isinstance(event, Rescaled) for _, event in reading.scalings):
+    if any(isinstance(event, Rescaled) and not event.chosen for _, event in reading.scalings):
         return True
     products = {event.node for _, event in reading.scalings if isinstance(event, Scaled)}
     scaled = [run for run in reading.runs if not products.isdisjoint(run.executed)]
