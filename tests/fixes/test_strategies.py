@@ -547,6 +547,40 @@ def test_the_discriminator_gets_the_fake_detached() -> None:
     assert all("g_loss = -dis(fake.detach())" not in fixed(text, fix) for fix in fixes)
 
 
+@pytest.mark.parametrize(
+    ("made", "read"),
+    [
+        ('{"real": real, "fake": gen(noise)}', 'out["fake"]'),
+        ("[gen(noise), real]", "out[0]"),
+        ("(real, gen(noise))", "out[1]"),
+        ("dict(real=real, fake=gen(noise))", 'out["fake"]'),
+        ("sampled(noise)", "out[1]"),
+        ("SimpleNamespace(fake=gen(noise))", "out.fake"),
+    ],
+)
+def test_the_discriminator_gets_a_part_detached(made: str, read: str) -> None:
+    text, fixes = _fixes(
+        "from types import SimpleNamespace\n"
+        "def sampled(noise):\n    return noise.mean(), gen(noise)\n"
+        "gen = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 4))\n"
+        "dis = nn.Sequential(nn.Linear(4, 4), nn.Tanh())\n"
+        "gen_opt = torch.optim.SGD(gen.parameters(), lr=0.01)\ndis_opt = torch.optim.SGD(dis.parameters(), lr=0.01)\n"
+        "for step in range(3):\n"
+        "    noise, real = torch.randn(6, 4), torch.randn(6, 4)\n"
+        f"    out = {made}\n"
+        f"    d_loss = dis({read}).mean() - dis(real).mean()\n"
+        "    dis_opt.zero_grad()\n    d_loss.backward()\n    dis_opt.step()\n"
+        f"    g_loss = -dis({read}).mean()\n"
+        "    gen_opt.zero_grad()\n    g_loss.backward()\n    gen_opt.step()\n",
+        "TAPE101",
+    )
+    advice = finding_of(report_of(text), "TAPE101").help
+    assert "something" not in advice
+    assert "`out.detach()`" not in advice
+    assert fixes[0].applicability == "safe"
+    assert _lines_changed(text, fixes[0]) == [f"d_loss = dis({read}.detach()).mean() - dis(real).mean()"]
+
+
 def test_with_the_generator_first_the_second_use_is_detached() -> None:
     text, fixes = _fixes(
         GAN.format(

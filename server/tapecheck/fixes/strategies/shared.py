@@ -231,11 +231,36 @@ def _handed(code: Code, read: ast.expr) -> str:
 
 
 def _read_of(code: Code, collision: Collision, consumer: Node, source: int) -> ast.expr | None:
-    """Return the expression that hands a node's value to its consumer, in the outermost function that names it."""
+    """Return the expression that hands a node's value to its consumer, in the outermost function that names it, or that
+    reads it from what is stored there.
+    """
     names = collision.names(source)
-    expressions = map(code.expression_at, reversed(frames(consumer.at)))
-    found = (read for one in expressions if one is not None for read in reads(one) if dotted(read) in names)
-    return next(found, None)
+    expressions = [one for one in map(code.expression_at, reversed(frames(consumer.at))) if one is not None]
+    found = [read for one in expressions for read in reads(one)]
+    named = next((read for read in found if dotted(read) in names), None)
+    return named or next((read for read in found if _is_stored_part(code, collision, read, source)), None)
+
+
+def _is_stored_part(code: Code, collision: Collision, read: ast.expr, source: int) -> bool:
+    """Return whether an element or attribute is read of what a statement is known to have stored a node's value in."""
+    if not isinstance(read, (ast.Attribute, ast.Subscript)):
+        return False
+    names, made = collision.names(source), collision.ledger.nodes[source].at
+    scope = code.function(read) if isinstance(read.value, ast.Name) else code.owner(read) or code.tree
+    stores = (one for one in of_kind(scope, ast.Assign) if dotted(read.value) in map(dotted, one.targets))
+    given = (_element(store.value, read) for store in stores)
+    return any(dotted(value) in names or made_in(code, value, made) for value in given)
+
+
+def _element(value: ast.expr, read: ast.Attribute | ast.Subscript) -> ast.expr:
+    """Return what an element is of a dict, tuple or list as it is written; the whole value where that is not seen."""
+    match value, read:
+        case ast.Dict(keys=keys, values=values), ast.Subscript(slice=ast.Constant(value=wanted)):
+            found = (one for key, one in zip(keys, values) if isinstance(key, ast.Constant) and key.value == wanted)
+            return next(found, value)
+        case ((ast.Tuple(elts=parts) | ast.List(elts=parts)), ast.Subscript(slice=ast.Constant(value=int() as place))):
+            return parts[place] if place < len(parts) else value
+    return value
 
 
 def forward_again(context: Context) -> Iterator[Candidate]:

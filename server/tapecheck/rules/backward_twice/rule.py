@@ -213,10 +213,7 @@ def _help(reading: Reading, origin: Origin, freeing: Run, run: Run, step: Step |
             f"on {where}"
         )
     if detach_first:
-        return (
-            f"the backward on {where} trains nothing that {origin.text} was computed from: give its loss "
-            f"`{origin.name or 'value'}.detach()`"
-        )
+        return _help_detached(reading, origin, where)
     parts = _needs_no_gradient(reading, freeing, run, step)
     if parts:
         made, given = join(f"`{name}`" for name in parts), join(f"`{name}.detach()`" for name in parts)
@@ -231,6 +228,17 @@ def _help(reading: Reading, origin: Origin, freeing: Run, run: Run, step: Step |
     if "grad" in (freeing.backward.call, run.backward.call):
         return _help_gradient(reading, freeing, run, where, stepped=stepped)
     return _help_losses(reading, freeing, run, step, where, stepped=stepped)
+
+
+def _help_detached(reading: Reading, origin: Origin, where: str) -> str:
+    """Return what to do where the first backward is not for what both share, which may be a part of something named."""
+    if origin.name and not (origin.node is not None and reading.elements_of(origin.name, origin.node)):
+        return (
+            f"the backward on {where} trains nothing that {origin.text} was computed from: give its loss "
+            f"`{origin.name}.detach()`"
+        )
+    shared = f"the part of {origin.text} that both losses read" if origin.name else "what both losses are computed from"
+    return f"the backward on {where} trains nothing below {shared}: `.detach()` it for the loss of that backward"
 
 
 def _help_outside(reading: Reading, origin: Origin, freeing: Run, run: Run, step: Step | None) -> str:
