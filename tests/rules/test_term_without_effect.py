@@ -395,3 +395,37 @@ def test_a_gradient_that_is_walked_on_by_hand_is_an_effect_in_another_iteration(
     assert told == all(map(torch.equal, *learned))
     found = check(from_text(BY_HAND.format(term="before", gradient=gradient), "train.py")).findings
     assert [one.code for one in found if one.code == "TAPE407"] == ["TAPE407"] * told
+
+
+UNDER_NO_GRAD = """\
+import torch
+from torch import nn
+
+model = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    x = torch.randn(6, 4)
+    with torch.no_grad():
+        scores = model(x).softmax(1)
+        {names}
+    loss = (model(x).sum(1) - {target}).pow(2).mean() - 0.01 * {term}
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("names", "target", "term"),
+    [
+        ("label, entropy = scores.argmax(1).float() + scores.sum(1), scores.log().sum(1)", "label", "entropy.mean()"),
+        ("entropy, label = scores.log().sum(1), scores.sum(1)", "label", "entropy.mean()"),
+        ("entropy = scores.log().sum(1)", "scores.sum(1)", "entropy.mean()"),
+        ("best = scores.amax(1)", "best", "scores.log().mean()"),
+    ],
+)
+def test_no_other_value_is_called_the_term(names: str, target: str, term: str) -> None:
+    """What is computed under one no_grad is told apart by no tape: a name is said only where there is one."""
+    text = UNDER_NO_GRAD.format(names=names, target=target, term=term)
+    (message,) = (one.message for one in check(from_text(text, "train.py")).findings if one.code == "TAPE407")
+    assert message.startswith(("a term in `loss`", f"`{term.partition('.')[0]}` in `loss`"))

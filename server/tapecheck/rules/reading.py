@@ -686,11 +686,13 @@ class Reading:
         return next((bind.name for bind in here if bind.at.line != at.line), "")
 
     def constant(self, cuts: tuple[int, ...], before: int) -> str:
-        """Return the last name that a value without graph of just these cuts was bound to before a position."""
-        for position, bind in reversed(self._binds):
-            if position < before and bind.node is None and bind.cuts and set(bind.cuts) == set(cuts):
-                return bind.name
-        return ""
+        """Return the name that a value without graph of just these cuts was bound to before a position; an empty one
+        where several values were, of which any may be meant.
+        """
+        wanted = set(cuts)
+        binds = (bind for at, bind in self._binds if at < before and bind.node is None and bind.cuts)
+        names = {bind.name for bind in binds if set(bind.cuts) == wanted}
+        return names.pop() if len(names) == 1 else ""
 
     def binds_in(self, name: str, start: int, end: int) -> Iterator[Bind]:
         """Yield the tensors bound to a name between two positions, in order."""
