@@ -1812,6 +1812,62 @@ def test_what_of_a_rollout_is_a_constant_and_what_moves_with_it() -> None:
     ]
 
 
+KEPT_PLAIN = """\
+def eye(width):
+    block = nn.Linear(width, width)
+    nn.init.eye_(block.weight)
+    return block
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        {0}
+
+    def forward(self, x):
+        for part in {1}:
+            x = self.layer({2})
+        return x
+
+net = Net()
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(3):
+    loss = (net(torch.randn(8, 4)) - 1).pow(2).mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+
+
+@pytest.mark.parametrize("made", ["nn.Parameter(torch.zeros(4))", "nn.Linear(4, 4)", "eye(4)"])
+@pytest.mark.parametrize(
+    ("stored", "read", "now"),
+    [
+        ("self.parts = []\nfor _ in range(2):\n    self.parts.append({0})", "self.parts", "self.parts = {0}List()"),
+        ("self.parts = []\nfor _ in range(2):\n    p = {0}\n    self.parts.append(p)", "", "self.parts = {0}List()"),
+        ("self.parts = list()\nfor _ in range(2):\n    p = {0}\n    self.parts += [p]", "", "self.parts = {0}List()"),
+        ("parts = []\nfor _ in range(2):\n    p = {0}\n    parts.append(p)\nself.parts = parts", "",
+         "parts = {0}List()"),
+        ("one = {0}\ntwo = {0}\nself.parts = [one, two]", "", "self.parts = {0}List([one, two])"),
+        (
+            "self.parts = {{}}\nfor key in ('a', 'b'):\n    p = {0}\n    self.parts[key] = p",
+            "self.parts.values()", "self.parts = {0}Dict()",
+        ),
+        ("self.parts = {{}}\nfor key in range(2):\n    p = {0}\n    self.parts[key] = p", "self.parts.values()", ""),
+        ("self.parts = {{}}\nfor key in ('a.b', 'c'):\n    self.parts[key] = {0}", "self.parts.values()", ""),
+    ],
+)  # fmt: skip
+def test_what_a_plain_container_gets_by_a_name_is_registered(made: str, stored: str, read: str, now: str) -> None:
+    parameter = "Parameter" in made
+    filling = stored.format(made).replace("\n", "\n        ")
+    text, fixes = _fixes(
+        KEPT_PLAIN.format(filling, read or "self.parts", "x + part" if parameter else "part(x)"), "TAPE405"
+    )
+    # What is kept under a number, or a text with a dot, cannot be registered as it is.
+    wanted = [now.format("nn.Parameter" if parameter else "nn.Module")] if now else []
+    assert [line for fix in fixes[:1] for line in _lines_changed(text, fix)] == wanted
+
+
 @pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")
 def test_all_that_was_offered_above_runs_under_torch(tmp_path: Path) -> None:
     texts = list(SEEN) or [fixed(*pair) for pair in _pairs()]

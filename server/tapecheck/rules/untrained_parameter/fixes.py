@@ -9,7 +9,8 @@ from tapecheck.fixes.candidate import Candidate, Context, Strategy
 from tapecheck.fixes.code import Code, dotted, targets
 from tapecheck.fixes.strategies.registered import EFFECT, added_to, lacking_of, make_optimizer_later
 from tapecheck.rules.facts import Lacking
-from tapecheck.source.nodes import STORES, is_literal, method_called, of_kind
+from tapecheck.source.nodes import STORES, id_of, is_literal, method_called, of_kind
+from tapecheck.source.parsing import parse_expression
 from tapecheck.tape import Span
 
 
@@ -23,12 +24,15 @@ def register(context: Context) -> Iterator[Candidate]:
         if made is None or statement is None:
             continue
         assigned = statement.value if isinstance(statement, (ast.Assign, ast.AnnAssign)) else None
-        value = assigned if isinstance(assigned, _PLAIN) else _filled(code, statement)
         if assigned is made and _is_tensor(made):
             yield from _as_parameter(code, made)
-        elif value is not None:
+            continue
+        # What a helper of the module makes is stored where that is called.
+        places = filter(None, map(code.statement_at, (span, *lacking.calls)))
+        value = next((found for place in places if (found := _holder(code, place)) is not None), None)
+        if value is not None and (_is_list(value) or all(map(_is_named, context.finding.facts.parameters))):
             wrapper = _container(code, made, value)
-            empty = isinstance(value, (ast.List, ast.Dict)) and not code.segment(value).strip("[]{} \n")
+            empty = isinstance(value, ast.Call) or not code.segment(value).strip("[]{} \n")
             yield Candidate(
                 f"Register them: `{wrapper}`",
                 f"{EFFECT} `.to()` and `state_dict()` know them, too.",
@@ -37,10 +41,46 @@ def register(context: Context) -> Iterator[Candidate]:
             )
 
 
+def _holder(code: Code, statement: ast.stmt) -> ast.expr | None:
+    """Return the plain list or dict that has what a statement makes, at once or by a name that it is given first."""
+    if isinstance(statement, (ast.Assign, ast.AnnAssign)) and isinstance(statement.value, _PLAIN):
+        return statement.value
+    found = _filled(code, statement)
+    named = [one.id for one in targets(statement) if isinstance(one, ast.Name)]
+    if found is not None or len(named) != 1 or not isinstance(statement, ast.Assign):
+        return found
+    loads = (load for load in code.loads(code.function(statement), named[0]) if load.lineno > statement.lineno)
+    stored = (code.statement(load) for load in loads if _is_stored(code, load))
+    held = (_holder(code, one) for one in stored if one is not None and named[0] not in map(id_of, targets(one)))
+    return next((one for one in held if one is not None), None)
+
+
+def _is_stored(code: Code, load: ast.expr) -> bool:
+    """Return whether a name is read to become an element of something."""
+    outer = code.parent(load)
+    if isinstance(outer, (ast.List, ast.Dict, ast.Tuple)):
+        return True
+    if isinstance(outer, ast.Call):
+        return load in outer.args and method_called(outer) in STORES
+    return isinstance(outer, ast.Assign) and isinstance(outer.targets[0], ast.Subscript)
+
+
+def _is_list(value: ast.expr) -> bool:
+    return isinstance(value, (ast.List, ast.ListComp)) or (isinstance(value, ast.Call) and id_of(value.func) == "list")
+
+
+def _is_named(parameter: str) -> bool:
+    """Return whether the keys by which a parameter is reached can be names of a module: text without a dot."""
+    path = parse_expression(parameter)
+    keys = (one.slice for one in of_kind(path, ast.Subscript)) if path is not None else ()
+    given = [key.value for key in keys if isinstance(key, ast.Constant)]
+    return all(isinstance(key, str) and key and "." not in key for key in given)
+
+
 def _container(code: Code, made: ast.Call, value: ast.expr) -> str:
     """Return the container of `torch.nn` for what is made, in the place of a list or dict."""
     kind = "Module" if _is_module(made) and not _is_tensor(made) else "Parameter"
-    return f"{_nn(code)}.{kind}{'Dict' if isinstance(value, (ast.Dict, ast.DictComp)) else 'List'}"
+    return f"{_nn(code)}.{kind}{'List' if _is_list(value) else 'Dict'}"
 
 
 def hand_over(context: Context) -> Iterator[Candidate]:
@@ -153,13 +193,21 @@ def _is_module(value: ast.expr) -> bool:
     return not (isinstance(value, ast.Call) and (dotted(value.func) or "").endswith("Parameter"))
 
 
+def _is_plain(value: ast.expr) -> bool:
+    match value:
+        case ast.Call(func=ast.Name(id="list" | "dict"), args=[], keywords=[]):
+            return True
+    return isinstance(value, _PLAIN)
+
+
 def _filled(code: Code, statement: ast.stmt) -> ast.expr | None:
     """Return the empty container that a statement fills: `self.layers = []` above `self.layers.append(...)`."""
     methods = (node.func for node in of_kind(statement, ast.Call) if method_called(node) in STORES)
     filled = [one.value for one in methods if isinstance(one, ast.Attribute)]
     filled += [one.value for one in targets(statement) if isinstance(one, ast.Subscript)]
+    filled += targets(statement) if isinstance(statement, ast.AugAssign) else []
     names = set(map(dotted, filled)) - {None}
-    plain = (one for one in of_kind(code.owner(statement) or code.tree, ast.Assign) if isinstance(one.value, _PLAIN))
+    plain = (one for one in of_kind(code.owner(statement) or code.tree, ast.Assign) if _is_plain(one.value))
     return next((one.value for one in plain if names.intersection(map(dotted, one.targets))), None)
 
 
