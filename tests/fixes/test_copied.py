@@ -141,3 +141,45 @@ def test_a_tensor_that_was_handed_in_is_copied_only_where_it_is_handed_back(tmp_
     assert texts[1] in {text for text, fix, _ in found if "into a copy" in fix.title}
     assert texts[0] not in {text for text, fix, _ in found if "into a copy" in fix.title}
     assert all(fix.applicability == "unsafe" for _, fix, _ in found if "into a copy" in fix.title)
+
+
+FLOW = """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+
+
+class Coupling(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net, self.all = nn.Linear(2, 2), nn.Linear(4, 2)
+
+    def forward(self, x):
+        assert len(x) == 8
+        {read}
+        {write}
+        return x
+
+
+layers = [Coupling() for _ in range(3)]
+z = torch.randn(8, 4)
+for layer in layers:
+    z = layer(z)
+loss = z.pow(2).mean()
+print(round(float(loss), 4), flush=True)
+loss.backward()
+"""
+SCALES = ("s = torch.tanh(self.net(x[:, :2]))", "s = self.all(x).tanh()", "s = self.net(x[:, :2] * x[:, 1:3]).tanh()")
+COUPLED = ("x[:, 2:] = x[:, 2:] * s.exp()", "x[:, 2:] = torch.sin(x[:, 2:]) + s", "x[:, 2:].copy_(s * x[:, 2:])")
+
+
+@pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")
+def test_layers_that_write_into_what_they_have_read_read_copies(tmp_path: Path) -> None:
+    texts = [FLOW.format(read=read, write=write) for read, write in product(SCALES, COUPLED)]
+    found = [(text, fix, after) for text, fix, after in _run(texts, tmp_path) if fix.title.startswith("Read copies")]
+    assert {text for text, _, _ in found} == set(texts)
+    assert all("len(x)" in after for _, _, after in found)
+    # The writes go into the tensor that was handed in, as before.
+    was, now = run_texts(texts, tmp_path), run_texts([after for _, _, after in found], tmp_path)
+    printed = dict(zip(texts, (outcome["output"] for outcome in was), strict=True))
+    assert [outcome["output"] for outcome in now] == [printed[text] for text, _, _ in found]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterator
 
 from tapecheck.fixes.candidate import Candidate, Context, append, offered
@@ -35,7 +36,7 @@ def read_copies(context: Context) -> Iterator[Candidate]:
             lines = sorted({part.lineno for part in parts})
             where = f"line {lines[0]}" if len(lines) == 1 else f"lines {lines[0]} to {lines[-1]}"
             yield from offered(
-                f"Read copies of the parts of `{table}`: `.clone()` ({where})",
+                f"Read copies of {'the parts of ' if _all_parts(parts) else ''}`{table}`: `.clone()` ({where})",
                 _SAVED,
                 *changes,
                 safe=not context.caught and alone,
@@ -59,11 +60,25 @@ def _written(code: Code, change: InPlace | None) -> tuple[ast.stmt, ast.expr] | 
 
 def _parts_read(code: Code, statement: ast.stmt, table: str) -> list[ast.expr]:
     """Return where parts of a table are read in the rounds in which a statement writes into it."""
-    scope = code.function(statement)
-    around = [statement, *code.loops(statement)][-1]
-    loads = (load for load in code.loads(scope, table) if code.inside(load, around) and code.function(load) is scope)
-    parts = [part for part in map(code.parent, loads) if isinstance(part, ast.Subscript) and is_read(part)]
-    return [part for part in parts if not _is_filled(code.statement(part), part)]
+    scope, loops = code.function(statement), code.loops(statement)
+    around = loops[-1] if loops else statement
+    # What is called again and again writes into what it has read in all the calls before.
+    repeated = not loops and isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef))
+    loads = [load for load in code.loads(scope, table) if code.function(load) is scope]
+    outer = [(load, code.parent(load)) for load in loads if repeated or code.inside(load, around)]
+    parts = [part for _, part in outer if isinstance(part, ast.Subscript) and is_read(part)]
+    whole = [load for load, user in outer if repeated and _computes(user, load)]
+    return [part for part in (*parts, *whole) if not _is_filled(code.statement(part), part)]
+
+
+def _all_parts(read: list[ast.expr]) -> bool:
+    return all(isinstance(one, ast.Subscript) for one in read)
+
+
+def _computes(user: ast.AST | None, value: ast.expr) -> bool:
+    """Return whether a value is an operand, or an argument of a call that may be into torch."""
+    called = isinstance(user, ast.Call) and value in user.args and not hasattr(builtins, id_of(user.func))
+    return called or isinstance(user, ast.BinOp)
 
 
 def _is_filled(statement: ast.stmt | None, part: ast.expr) -> bool:
