@@ -1868,6 +1868,45 @@ def test_what_a_plain_container_gets_by_a_name_is_registered(made: str, stored: 
     assert [line for fix in fixes[:1] for line in _lines_changed(text, fix)] == wanted
 
 
+ATTACKED = """\
+net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3)).requires_grad_(False)
+
+def attack(x, y):
+    start = x.detach()
+    delta = {made}
+    for _ in range(3):
+        loss = nn.functional.cross_entropy(net(x + delta), y)
+        {step}
+    return delta
+
+attack(torch.rand(4, 4), torch.randint(0, 3, (4,)))
+"""
+KEEPS = """\
+loss.backward()
+        with torch.no_grad():
+            delta += 0.1 * delta.grad
+            delta.grad.zero_()"""
+MAKES = "(grad,) = torch.autograd.grad(loss, [delta])\n        delta = (delta + 0.1 * grad).detach()"
+
+
+@pytest.mark.parametrize(
+    ("made", "asking"),
+    [
+        ("torch.empty_like(x).uniform_(-0.1, 0.1)", "torch.empty_like(x).uniform_(-0.1, 0.1).requires_grad_()"),
+        ("torch.zeros_like(x)", "torch.zeros_like(x, requires_grad=True)"),
+        ("torch.full_like(x, 0.1)", "torch.full_like(x, 0.1, requires_grad=True)"),
+        ("start.clone()", "start.clone().requires_grad_()"),
+        ("start * 0.1", "(start * 0.1).requires_grad_()"),
+    ],
+)
+def test_a_tensor_whose_gradient_is_read_asks_for_it(made: str, asking: str) -> None:
+    text, fixes = _fixes(ATTACKED.format(made=made, step=KEEPS), "TAPE103")
+    assert _lines_changed(text, fixes[0]) == [f"delta = {asking}"]
+    text, fixes = _fixes(ATTACKED.format(made=made, step=MAKES), "TAPE103")
+    again = "delta = (delta + 0.1 * grad).detach().requires_grad_()"
+    assert _lines_changed(text, fixes[0]) == [f"delta = {asking}", again]
+
+
 @pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")
 def test_all_that_was_offered_above_runs_under_torch(tmp_path: Path) -> None:
     texts = list(SEEN) or [fixed(*pair) for pair in _pairs()]

@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from tapecheck.fixes import rewrite
-from tapecheck.fixes.candidate import Candidate, Context, Strategy
-from tapecheck.fixes.code import dotted, last_part
+from tapecheck.fixes.candidate import Candidate, Context, Strategy, append, offered
+from tapecheck.fixes.code import Code, dotted, last_part
+from tapecheck.fixes.edit import Change
 from tapecheck.fixes.strategies.cuts import all_cuts, remove_cut, switch_off_within
 from tapecheck.fixes.strategies.differentiable import (
     CASTS,
@@ -19,12 +20,13 @@ from tapecheck.fixes.strategies.differentiable import (
 )
 from tapecheck.fixes.strategies.frozen import frozen_by, leave_trainable, switch_on_again
 from tapecheck.fixes.strategies.recorded import record_where_walked
+from tapecheck.rules.words import join
 from tapecheck.source.nodes import attr_of, method_called, of_kind
 from tapecheck.tape import Bind, Optimizer
 
 _FACTORIES = frozenset({
     "arange", "empty", "eye", "full", "linspace", "logspace", "normal", "ones", "rand", "randn", "tensor", "zeros",
-    "ones_like", "rand_like", "randn_like", "zeros_like",
+    "empty_like", "full_like", "ones_like", "rand_like", "randn_like", "zeros_like",
 })  # fmt: skip
 
 
@@ -106,24 +108,49 @@ def ask_for_gradient(context: Context) -> Iterator[Candidate]:
     if statement is None:
         return
     function = code.function(statement)
-    wanted = [
-        node.value.id
-        for node in of_kind(function, ast.Attribute)
-        if node.attr == "grad" and isinstance(node.value, ast.Name)
-    ]
+    wanted = _wanted(context, function)
     behind = ingredients_of(code, statement, function)
     for name in dict.fromkeys([*(name for name in wanted if name in behind), *behind]):
-        for store in code.stores(function, name):
-            made = store.value if isinstance(store, ast.Assign) and _makes_floats(store.value) else None
-            change = code.rewritten(made, rewrite.with_argument, "requires_grad", "True") if made is not None else None
-            if change is not None and store.lineno <= statement.lineno:
-                yield Candidate(
-                    f"Make `{name}` with `requires_grad=True` (line {store.lineno})",
-                    f"Whatever is computed from `{name}` has a graph then, and the backward fills `{name}.grad`.",
-                    [change],
-                    group="gradient",
-                    fallback=name not in wanted,
-                )
+        stores = [one for one in code.stores(function, name) if isinstance(one, ast.Assign) and len(one.targets) == 1]
+        before = [one for one in stores if one.lineno <= statement.lineno]
+        for store in before:
+            yield from _asking(code, name, [store], known=name in wanted)
+        # What is made anew in each round must ask for its gradient in each.
+        again = [one for one in stores if one not in before and code.loops(statement) and code.loops(one)]
+        if before and again:
+            yield from _asking(code, name, [before[-1], *again], known=name in wanted)
+
+
+def _wanted(context: Context, function: ast.AST) -> list[str]:
+    """Return the names whose `.grad` a function reads, and those that are inputs of the `autograd.grad` that fails."""
+    read = [node.value for node in of_kind(function, ast.Attribute) if node.attr == "grad"]
+    calls = [call for call in context.code.calls_in(context.finding.span) if last_part(call.func) == "grad"]
+    given = [call.args[1] for call in calls if len(call.args) > 1]
+    given += [keyword.value for call in calls for keyword in call.keywords if keyword.arg == "inputs"]
+    parts = (one.elts if isinstance(one, (ast.List, ast.Tuple)) else [one] for one in given)
+    return [one.id for one in (*read, *(part for some in parts for part in some)) if isinstance(one, ast.Name)]
+
+
+def _asking(code: Code, name: str, stores: list[ast.Assign], *, known: bool) -> Iterator[Candidate]:
+    """Yield the statements that make a tensor, each asking for its gradient: `known` says that the program reads it."""
+    changes = [_with_gradient(code, store.value, known=known) for store in stores]
+    written = all(_makes_floats(store.value) for store in stores)
+    how = "`requires_grad=True`" if written else "`.requires_grad_()`"
+    where = f"line{'s' if len(stores) > 1 else ''} {join(str(store.lineno) for store in stores)}"
+    yield from offered(
+        f"Make `{name}` with {how} ({where})",
+        f"Whatever is computed from `{name}` has a graph then, and the backward fills `{name}.grad`.",
+        *changes,
+        group="gradient",
+        fallback=not known,
+    )
+
+
+def _with_gradient(code: Code, value: ast.expr, *, known: bool) -> Change | None:
+    if _makes_floats(value):
+        return code.rewritten(value, rewrite.with_argument, "requires_grad", "True")
+    # Under another name of a tensor, that one would get a gradient as well.
+    return append(code, value, ".requires_grad_()") if known and isinstance(value, (ast.Call, ast.BinOp)) else None
 
 
 def _makes_floats(value: ast.expr) -> bool:
