@@ -120,3 +120,26 @@ def test_what_is_walked_does_not_grow_with_the_square_of_the_parameters(way: str
         walked.append(sum(len(run.executed) for run in Reading(tape).runs))
     # Four times the parameters are sixteen times the nodes, if each walks all the others.
     assert walked[1] < 6 * walked[0], walked
+
+
+OF_THE_ITERATION = {
+    "an input": "probe = torch.ones(1, 2, requires_grad=True)\n    probe.requires_grad_(False)",
+    "a copy": "frozen = copy.deepcopy(model)\n    frozen.requires_grad_(False)",
+    "a new module": "head = nn.Linear(2, 2)\n    for p in head.parameters():\n        p.requires_grad = False",
+}
+
+
+@pytest.mark.parametrize("makes", OF_THE_ITERATION)
+def test_what_an_iteration_makes_for_itself_says_nothing_of_other_parts(makes: str) -> None:
+    program = f"""\
+import copy
+import torch
+from torch import nn
+model = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2))
+for step in range(100):
+    {OF_THE_ITERATION[makes]}
+    out = model(torch.ones(1, 2))
+    print(out.argmax())
+"""
+    (found,) = check(from_text(program, "eval.py")).findings
+    assert (found.code, found.certain) == ("TAPE302", True)

@@ -5,8 +5,6 @@ Without the default the argument is whatever a caller hands in. What is told the
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 
 from tapecheck.check import check
@@ -65,17 +63,31 @@ def test_a_default_that_cannot_be_left_hides_nothing(reads: str, mistake: str) -
         assert found(given) == needed
 
 
-GUARDS = ["if self.log is not None:", "if self.log:", "if not self.log is None:"]
+STAYS = {
+    "or": "self.opt = opt or torch.optim.SGD(self.model.parameters(), lr=0.1)",
+    "if else": "self.opt = opt if opt is not None else torch.optim.SGD(self.model.parameters(), lr=0.1)",
+    "else if": "self.opt = torch.optim.SGD(self.model.parameters(), lr=0.1) if opt is None else opt",
+    "asked first": "if opt is None:\n            opt = torch.optim.SGD(self.model.parameters(), lr=0.1)\n"
+    "        self.opt = opt",
+    "asked not": "if not opt:\n            opt = torch.optim.SGD(self.model.parameters(), lr=0.1)\n"
+    "        self.opt = opt",
+    "asked, then read": "if opt is not None:\n            opt.zero_grad()\n"
+    "        self.opt = torch.optim.SGD(self.model.parameters(), lr=0.1)",
+    "read after or": "opt = opt or torch.optim.SGD(self.model.parameters(), lr=0.1)\n        opt.zero_grad()\n"
+    "        self.opt = opt",
+}
 
 
-@pytest.mark.parametrize(("guard", "code"), [*itertools.product(GUARDS, ["losses.append(loss)", "loss.backward()"])])
-def test_what_may_be_left_out_is_left_out_as_well(guard: str, code: str) -> None:
-    text = HEAD.format(
-        options="lr, log=None", reads="self.lr, self.log = lr, log", mistake=f"{guard}\n                {code}"
-    )
-    assert check(from_text(text, "train.py")).findings
-    text = HEAD.format(
-        options="lr, log=None", reads="self.lr, self.log = lr, log",
-        mistake=f"{guard}\n                pass\n            else:\n                {code}",
-    )  # fmt: skip
-    assert check(from_text(text, "train.py")).findings
+@pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.parametrize("stays", STAYS)
+def test_a_default_that_can_stay_stays(stays: str, mistake: str) -> None:
+    """With the default the constructor makes what it lacks: what is told then is as certain as without the argument."""
+
+    def found(options: str, reads: str) -> list[tuple[str, bool, str]]:
+        text = HEAD.format(options=options, reads=reads, mistake=MISTAKES[mistake])
+        text = text.replace("        self.opt = torch.optim.SGD(self.model.parameters(), lr=self.lr)\n", "", 1)
+        return [(one.code, one.certain, one.severity) for one in check(from_text(text, "train.py")).findings]
+
+    without = found("extra", "self.opt = torch.optim.SGD(self.model.parameters(), lr=0.1)")
+    assert without and all(certain for _, certain, _ in without)
+    assert found("opt=None", STAYS[stays]) == without

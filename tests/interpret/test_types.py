@@ -46,7 +46,8 @@ TENSORS = [
     "x = copy.deepcopy(layer.weight)", "x = layer.state_dict()['weight']", "x = nn.BatchNorm1d(2).running_mean",
     "x = nn.BatchNorm1d(2).weight", "x = nn.LSTM(2, 2).weight_ih_l0", "x = torch.FloatTensor([1.0])",
     "x = torch.autograd.Variable(torch.ones(2))", "x = torch.autograd.Variable(layer.weight)", "x = Own().held",
-    "x = Own().buffer", "x = Own().scale", "x = Own().scales[0]", "x = nn.LazyLinear(2).weight",
+    "x = Own().buffer", "x = nn.Buffer(w)", "x = nn.Buffer(layer.weight)", "x = nn.Buffer(w * 2)",
+    "x = Own().scale", "x = Own().scales[0]", "x = nn.LazyLinear(2).weight",
     "lazy = nn.LazyLinear(2)\nlazy(torch.ones(1, 2))\nx = lazy.weight", "x = nn.LazyConv2d(2, 1).weight",
     "prune.l1_unstructured(layer, 'weight', 0.5)\nx = layer.weight",
     "prune.l1_unstructured(layer, 'weight', 0.5)\nx = layer.weight_orig",
@@ -66,7 +67,7 @@ QUESTIONS = [
     "isinstance(x, nn.parameter.UninitializedParameter)", "type(x) is torch.FloatTensor",
     "isinstance(x, torch.FloatTensor)", "isinstance(x, torch.autograd.Variable)", "type(x) is torch.autograd.Variable",
     "type(x) is type(w)", "type(x) is nn.modules.linear.Linear", "isinstance(x, nn.Module)", "type(x) is float",
-    "isinstance(x, tuple)", "x is None", "hasattr(x, 'data')",
+    "x.requires_grad", "x.is_leaf", "isinstance(x, tuple)", "x is None", "hasattr(x, 'data')",
 ]  # fmt: skip
 
 

@@ -1213,3 +1213,21 @@ def test_below_a_head_of_the_program_a_model_that_was_handed_in_may_be_frozen() 
     text = text.replace("self.loaders = one, other, ", "self.loaders = one, nn.Linear(4, 3), ")
     assert found(text) == []
     assert len(found(text.replace("self.head.train()", "self.head.train(); self.one.train()"))) == 1
+
+
+GENERATORS = {
+    "a loop": "for x in batches:\n        yield model(x)",
+    "a while": "i = 0\n    while i < len(batches):\n        yield model(batches[i])\n        i += 1",
+    "of another": "yield from (model(x) for x in batches)",
+    "pairs": "for i, x in enumerate(batches):\n        yield i, model(x)",
+}
+
+
+@pytest.mark.parametrize("body", GENERATORS)
+def test_what_a_generator_computes_belongs_to_the_loop_that_goes_over_it(body: str) -> None:
+    target = "_, out" if body == "pairs" else "out"
+    program = f"def predictions(batches):\n    {GENERATORS[body]}\n\n\ntrain()\nhits = 0\n"
+    program += f"for {target} in predictions(torch.randn(6, 5, 4)):\n    hits += out.argmax(1).sum().item()\n"
+    assert lines(program) == [f"for {target} in predictions(torch.randn(6, 5, 4)):"]
+    learns = program.replace("hits += out.argmax(1).sum().item()", "out.sum().backward()")
+    assert not lines(learns)

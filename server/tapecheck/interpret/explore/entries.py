@@ -13,7 +13,7 @@ from tapecheck.interpret.explore.effects import Effect, FunctionNode
 from tapecheck.interpret.explore.index import Index, index_of
 from tapecheck.interpret.library import lightning
 from tapecheck.interpret.machine import Machine
-from tapecheck.interpret.objects import unknowns
+from tapecheck.interpret.objects import syntax, unknowns
 from tapecheck.interpret.state import Frame
 from tapecheck.interpret.values import (
     MORE_KEYWORDS,
@@ -223,21 +223,13 @@ def _made(machine: Machine, cls: Class, node: FunctionNode) -> Value:
 
 
 def _given(cls: Class) -> dict[str, Value]:
-    """Return what a constructor may be given in the place of a default that says that it was given nothing."""
+    """Return what a constructor is given in the place of defaults of None with which it raises."""
     home = cls.home_of("__init__")
     function = function_of(home.namespace["__init__"]) if home is not None else None
     if function is None:
         return {}
-    arguments = function.node.args
-    names = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
-    places = [*zip(names[::-1], function.defaults[::-1]), *_keyword_defaults(function)]
-    return {name: Unknown.named(name) for name, default in places if default is None}
-
-
-def _keyword_defaults(function: Function) -> list[tuple[str, Value]]:
-    """Return the parameters of a function that are given by their names alone, and have a default."""
-    places = zip(function.node.args.kwonlyargs, function.node.args.kw_defaults, function.kw_defaults)
-    return [(parameter.arg, value) for parameter, written, value in places if written is not None]
+    needed = function.module.notes.of(function.node, syntax.needs_more_than_none)
+    return {name: Unknown.named(name) for name in needed}
 
 
 def _of_lightning(owner: Instance) -> bool:

@@ -703,6 +703,8 @@ def _type(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     given = concrete(args[0]) if args else None
     if hidden_type := m.library.unseen_type(given):
         return Unknown.plain(hidden_type)
+    if isinstance(given, Unknown):
+        return Unknown.hanging_on("type", Kind.PLAIN, given)
     found = behaviour(given).type_of()
     if not isinstance(found, str):
         return found

@@ -298,6 +298,8 @@ class Modules:
     def _attribute_of_module(self, owner: Instance, layer: Layer, name: str, node: ast.AST) -> Value:
         if name in layer.parametrized:
             return parametrized.weight(self.torch, owner, name, node)
+        if (pruned := parametrized.masked(self.torch, owner, name, node)) is not None:
+            return pruned
         method = getattr(self, f"_module_{name}", None)
         if method is not None:
             return Native(name, lambda m, args, kwargs, at: method(owner, args, kwargs, at), receiver=owner)

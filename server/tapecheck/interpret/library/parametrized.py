@@ -1,4 +1,6 @@
-"""Weights that are computed anew for each use: weight_norm, spectral_norm, pruned ones, the user's parametrizations."""
+"""Weights that are computed: for each use by weight_norm, spectral_norm and parametrizations of the user's, for each
+forward under a mask.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from tapecheck.interpret.values import (
     Args,
     Instance,
     Kwargs,
+    Native,
     Tensor,
     Value,
     argument,
@@ -38,8 +41,10 @@ def by(how: str) -> Callable[[Torch, Args, Kwargs, ast.AST], Value]:
 
 
 def prune(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    """Have a weight computed as what is left of a parameter under a mask: `prune.identity(module, name)`."""
-    return _prune(torch, argument(args, kwargs, 0, "module"), argument(args, kwargs, 1, "name"), node)
+    """Put what is left of a parameter under a mask in its place: `prune.identity(module, name)`."""
+    owner = argument(args, kwargs, 0, "module")
+    _prune(torch, owner, argument(args, kwargs, 1, "name"), node)
+    return owner
 
 
 def prune_all(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -50,17 +55,50 @@ def prune_all(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return None
 
 
-def _prune(torch: Torch, owner: Value, name: Value, node: ast.AST) -> Value:
+_PRUNED = "pruned "
+"""What the hook is called that computes a pruned parameter; its name comes behind it."""
+
+
+def _prune(torch: Torch, owner: Value, name: Value, node: ast.AST) -> None:
+    """Put the product of a parameter and a mask in its place, and again before each forward of its module."""
     key = known_text(name)
-    if not is_module(owner) or key is None or key not in owner.attrs:
-        return owner
-    original = owner.attrs[key]
-    _parametrize(torch, owner, key, "mul", node)
-    holder = _holders(owner).get(key)
-    if isinstance(holder, Instance):
-        holder.attrs["mask"] = owner.attrs[f"{key}_mask"] = torch.world.graph.data(f"{key}_mask")
-        layer_of(owner).buffers.add(f"{key}_mask")
+    if not is_module(owner) or key is None:
+        return
+    original = owner.attrs.get(key)
+    if isinstance(original, Tensor) and original.parameter:
         owner.attrs[f"{key}_orig"] = original
+        layer_of(owner).buffers.add(f"{key}_mask")
+        hook = Native(f"{_PRUNED}{key}", lambda m, args, kwargs, at: _mask(torch, args[0], key, at))
+        owner.hooks.append(("before", hook))
+    if f"{key}_orig" in owner.attrs:
+        owner.attrs[f"{key}_mask"] = torch.world.graph.data(f"{key}_mask")
+        # It is computed when something reads it: nobody would call the graph of each of many parts a waste.
+        owner.attrs.pop(key, None)
+
+
+def masked(torch: Torch, owner: Instance, key: str, node: ast.AST) -> Value:
+    """Return what a pruned parameter is before the first forward; None of what is not pruned."""
+    if not {f"{key}_orig", f"{key}_mask"} <= owner.attrs.keys():
+        return None
+    _mask(torch, owner, key, node)
+    return owner.attrs[key]
+
+
+def _mask(torch: Torch, owner: Value, key: str, node: ast.AST) -> None:
+    """Compute a pruned parameter anew."""
+    own = attrs_of(owner)
+    own[key] = torch.op("mul", [own.get(f"{key}_orig"), own.get(f"{key}_mask")], {}, node)
+
+
+def unprune(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Make a pruned parameter one of its own again: `prune.remove(module, name)`."""
+    owner, key = argument(args, kwargs, 0, "module"), known_text(argument(args, kwargs, 1, "name"))
+    if not is_module(owner) or f"{key}_orig" not in owner.attrs:
+        return owner
+    owner.hooks[:] = [one for one in owner.hooks if getattr(one[1], "name", "") != f"{_PRUNED}{key}"]
+    owner.attrs[f"{key}"] = owner.attrs.pop(f"{key}_orig")
+    owner.attrs.pop(f"{key}_mask", None)
+    layer_of(owner).buffers.discard(f"{key}_mask")
     return owner
 
 
@@ -80,8 +118,6 @@ def remove(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     layer = layer_of(owner)
     if name in layer.parametrized:
         holder = _holders(owner).pop(name)
-        for left in (f"{name}_orig", f"{name}_mask"):
-            owner.attrs.pop(left, None)
         layer.parametrized = {key: how for key, how in layer.parametrized.items() if key != name}
         if not layer.parametrized:
             del owner.attrs["parametrizations"]
@@ -98,7 +134,7 @@ def weight(torch: Torch, owner: Instance, name: str, node: ast.AST) -> Value:
         # The program has taken away what computes it.
         return torch.machine.unknown(name)
     if isinstance(how, str):
-        given = [holder.attrs[key] for key in ("original", "original0", "original1", "mask") if key in holder.attrs]
+        given = [holder.attrs[key] for key in ("original", "original0", "original1") if key in holder.attrs]
         return torch.op(how, given, {}, node)
     return torch.machine.call(holder.attrs.get("0", how), [holder.attrs["original"]], {}, node)
 

@@ -197,9 +197,14 @@ def _parameter(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value
 
 
 def _buffer(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    """A buffer is its data, cut off from its graph; a module that it is stored in takes it for one of its own."""
+    """A buffer shares the memory of its data, and is a leaf that requires grad if that has a graph."""
     given = argument(args, kwargs, 0, "data")
-    return torch.op("detach", [given], {}, node) if isinstance(given, Tensor) else torch.world.graph.data()
+    if not isinstance(given, Tensor):
+        return torch.world.graph.data() if given is None else Unknown.named("buffer")
+    made = torch.op("detach", [given], {}, node)
+    if given.graph == "may":
+        return Unknown.named("buffer")
+    return torch.requires_grad(made, True, node) if isinstance(made, Tensor) and given.graph == "yes" else made
 
 
 def _variable(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -507,7 +512,7 @@ FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     "torch.nn.utils.remove_spectral_norm": parametrized.remove,
     **{f"torch.nn.utils.prune.{how}": parametrized.prune for how in _PRUNING},
     "torch.nn.utils.prune.global_unstructured": parametrized.prune_all,
-    "torch.nn.utils.prune.remove": parametrized.remove,
+    "torch.nn.utils.prune.remove": parametrized.unprune,
     "torch.nn.utils.parametrize.cached": _context,
     "torch.broadcast_tensors": _each("expand"), "torch.meshgrid": _each("expand"),
     "torch.tensor": _factory("tensor"), "torch.Tensor": _factory("Tensor"),

@@ -6,6 +6,7 @@ What is asked of a node often is asked of the notes of its file (`world.notes.of
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tapecheck.interpret.engine import Engine
@@ -70,6 +71,58 @@ def attributes_in_methods(node: ast.ClassDef) -> frozenset[str] | None:
             return None
         found.update(part.attr for part in ast.walk(method) if isinstance(part, ast.Attribute))
     return None if "__dict__" in found else frozenset(found)
+
+
+@placeless
+def needs_more_than_none(function: ast.AST) -> tuple[str, ...]:
+    """Return the parameters with a default of None of which a function reads a part, or that it calls or unpacks,
+    without ever asking whether they were given.
+    """
+    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return ()
+    arguments = function.args
+    names = [*arguments.posonlyargs, *arguments.args]
+    given = [*zip(names[::-1], arguments.defaults[::-1]), *zip(arguments.kwonlyargs, arguments.kw_defaults)]
+    left_out = [one.arg for one, default in given if isinstance(default, ast.Constant) and default.value is None]
+    if not left_out:
+        return ()
+    parts = [part for statement in function.body for part in ast.walk(statement)]
+    called: dict[str, set[str]] = {name: {name} for name in left_out}
+    for part in parts:
+        if isinstance(part, ast.Assign) and isinstance(part.value, ast.Name) and part.value.id in called:
+            called[part.value.id].update(ast.unparse(target) for target in part.targets)
+    asked = {ast.unparse(one) for part in parts for test in _tests_in(part) for one in ast.walk(test) if _is_path(one)}
+    read = {ast.unparse(one) for part in parts for one in _read_in(part)}
+    stored = {part.id for part in parts if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load)}
+    return tuple(
+        name
+        for name, paths in called.items()
+        if name not in stored and not paths.isdisjoint(read) and paths.isdisjoint(asked)
+    )
+
+
+def _is_path(part: ast.AST) -> bool:
+    return isinstance(part, (ast.Name, ast.Attribute))
+
+
+def _tests_in(part: ast.AST) -> Iterator[ast.expr]:
+    """Yield what a part of a function tests by itself."""
+    match part:
+        case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test) | ast.Assert(test=test):
+            yield test
+        case ast.BoolOp() | ast.Compare():
+            yield part
+        case ast.Match(subject=subject):
+            yield subject
+
+
+def _read_in(part: ast.AST) -> Iterator[ast.expr]:
+    """Yield what a part of a function raises for where it is None."""
+    match part:
+        case ast.Attribute(value=value) | ast.Subscript(value=value) | ast.Call(func=value) | ast.Starred(value=value):
+            yield value
+        case ast.Assign(targets=[ast.Tuple() | ast.List(), *_], value=value):
+            yield value
 
 
 @placeless

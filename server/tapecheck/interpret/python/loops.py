@@ -85,6 +85,8 @@ class _Loop:
         self.inner = _Inner(world)
         self.frozen = self.frozen_at_first = len(world.graph.frozen)
         """How many leaves had been frozen when it began, and when its first iteration ended."""
+        self.oldest = world.writer.last_storage
+        """The newest memory that there was when it began."""
         self.unfinished = False
         """Whether it is left before the end of what it goes over."""
         self.number = world.enter_loop(node, env)
@@ -258,9 +260,12 @@ class _Loop:
             self.world.assumptions.note("option", text, head, leaves)
 
     def freezes_on(self) -> bool:
-        """Whether its later iterations have frozen other leaves than the first one: each iteration may freeze one."""
+        """Whether its later iterations have frozen other leaves than the first one, of those that there were before it:
+        each iteration may freeze one.
+        """
         frozen, first = self.world.graph.frozen, self.frozen_at_first
-        return not {id(one) for one in frozen[first:]} <= {id(one) for one in frozen[self.frozen : first]}
+        later = {id(one) for one in frozen[first:] if one.storage.id <= self.oldest}
+        return not later <= {id(one) for one in frozen[self.frozen : first]}
 
     def leave(self, more: Fact, *, settled: bool = False, ahead: bool = False) -> None:
         """Leave it; `more` says whether the program's own loop goes on, `settled` that nobody knows its length, `ahead`

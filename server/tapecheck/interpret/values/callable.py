@@ -185,7 +185,8 @@ class Lib(BaseValue):
         paths = [classes.public(kind.path) for kind in only(kinds, Lib)]
         own = self._name()
         above = classes.bases(own)
-        return True if own in paths or any(path.rpartition(".")[2] in above for path in paths) else None
+        of_torch = (path.rpartition(".")[2] for path in paths if path.startswith("torch."))
+        return True if own in paths or any(name in above for name in of_torch) else None
 
     def get_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> Value:
         if name in ("__name__", "__qualname__"):

@@ -257,7 +257,7 @@ class Tensor(BaseValue):
             return self.parameter
         if short in ("Buffer", "UninitializedBuffer"):
             # A buffer has the type of any other tensor.
-            return False if self.parameter or self.graph == "yes" else None
+            return False if self.parameter else None
         if short == "UninitializedParameter":
             return None if self.extra is not None and Mark.LAZY in self.extra else False
         if short.endswith("Tensor") and short != "Tensor":

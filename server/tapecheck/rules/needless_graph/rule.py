@@ -381,9 +381,11 @@ def _first_undecided(reading: Reading) -> int | None:
 
 
 def _innermost(reading: Reading, site: Site) -> int | None:
-    """Return the innermost loop around a place that is not a part of a forward pass."""
+    """Return the innermost loop around a place that is not a part of a forward pass, and has an end: the loop of a
+    generator has none where the loop that goes over the generator was seen to do enough.
+    """
     loops = reversed(reading.loops_around(site))
-    return next((loop.id for loop in loops if not loop.event.inside_forward), None)
+    return next((loop.id for loop in loops if not loop.event.inside_forward and loop.end is not None), None)
 
 
 def _used(reading: Reading, loop: LoopRun, built: list[int]) -> bool:
