@@ -1907,6 +1907,51 @@ def test_a_tensor_whose_gradient_is_read_asks_for_it(made: str, asking: str) -> 
     assert _lines_changed(text, fixes[0]) == [f"delta = {asking}", again]
 
 
+STEPPED = """\
+@torch.no_grad()
+def update(params, rate):
+    for p in params:
+        {step}
+
+class Steps:
+    def __init__(self, params):
+        self.params = params
+
+    @torch.no_grad()
+    def update(self, rate):
+        for p in self.params:
+            {indented}
+
+w, b = torch.zeros(2, 1, requires_grad=True), torch.zeros(1, requires_grad=True)
+steps = Steps([w, b])
+for step in range(4):
+    loss = (torch.randn(8, 2) @ w + b - 1).pow(2).mean()
+    loss.backward()
+    {call}
+"""
+
+
+@pytest.mark.parametrize("call", ["update([w, b], 0.1)", "steps.update(0.1)"])
+@pytest.mark.parametrize(
+    "step",
+    [
+        "p -= rate * p.grad",
+        "p.sub_(rate * p.grad)",
+        "p.data.add_(p.grad, alpha=-rate)",
+        "p.data = p.data - rate * p.grad",
+        "if p.grad is not None:\n    p.sub_(rate * p.grad)",
+    ],
+)
+def test_what_a_function_steps_by_hand_is_cleared_there(step: str, call: str) -> None:
+    body = STEPPED.format(
+        step=step.replace("\n", "\n        "), indented=step.replace("\n", "\n            "), call=call
+    )
+    text, fixes = _fixes(body, "TAPE403")
+    assert _lines_changed(text, fixes[0]) == ["p.grad = None"]
+    lines = [line.strip() for line in fixed(text, fixes[0]).splitlines()]
+    assert lines[lines.index("p.grad = None") - 1] == step.splitlines()[-1].strip()
+
+
 @pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")
 def test_all_that_was_offered_above_runs_under_torch(tmp_path: Path) -> None:
     texts = list(SEEN) or [fixed(*pair) for pair in _pairs()]

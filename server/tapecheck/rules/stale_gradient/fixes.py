@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from tapecheck.fixes.candidate import Candidate, Context, Strategy, offered
-from tapecheck.fixes.code import Code, dotted
+from tapecheck.fixes.code import Code, dotted, walk
 from tapecheck.fixes.story import frames
 from tapecheck.fixes.strategies.gradients import steps_here
 from tapecheck.rules.gradients import gradients_of
@@ -14,7 +14,7 @@ from tapecheck.rules.reading import Reading
 from tapecheck.rules.stale_gradient.facts import StaleGradientFacts, beside
 from tapecheck.rules.words import join
 from tapecheck.source.nodes import attr_of, of_kind
-from tapecheck.tape import Backward, Span, Step, Tape
+from tapecheck.tape import Backward, InPlace, Span, Step, Tape
 
 _SUMMED = "Each step then uses the gradients that were added since the one before it."
 _EFFECT = "Each step then uses the gradients of its own backward calls alone."
@@ -60,6 +60,44 @@ def clear_in_time(context: Context) -> Iterator[Candidate]:
             if summed == "may":
                 yield from before
         break
+
+
+def clear_where_stepped(context: Context) -> Iterator[Candidate]:
+    """Put `p.grad = None` behind `p -= rate * p.grad`: the loop that steps has a name for each parameter."""
+    code, facts = context.code, context.finding.facts
+    if not isinstance(facts, StaleGradientFacts) or not facts.unlisted or beside(facts):
+        return
+    told = [one for one in (code.statement_at(label.span) for label in context.labels("step")) if one is not None]
+    scopes = list(map(code.function, told))
+    changes = (event.at.span for event in context.events(InPlace) if event.leaf is not None and event.optimizer is None)
+    found = [one for one in map(code.statement_at, dict.fromkeys(changes)) if one is not None]
+    steps = [one for one in dict.fromkeys([*told, *found]) if code.function(one) in scopes]
+    pairs = [(step, name) for step in steps if (name := _stepped(code, step))]
+    names = list(dict.fromkeys(name for _, name in pairs))
+    lines = [f"{name}.grad = None" for name in names]
+    edits = [code.insert_after(step, [f"{name}.grad = None"]) for step, name in pairs]
+    if len(set(pairs)) == len(names) and set(told) <= {step for step, _ in pairs}:
+        title = f"Clear after the step: {join(f'`{line}`' for line in lines)}"
+        yield from offered(title, _SUMMED, *edits, group="clear")
+
+
+def _stepped(code: Code, step: ast.stmt) -> str:
+    """Return the name of what a statement changes whose gradient its function reads; empty of anything else."""
+    match step:
+        case ast.AugAssign(target=changed) | ast.Assign(targets=[changed]):
+            pass
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=changed))):
+            pass
+        case _:
+            return ""
+    while isinstance(changed, ast.Subscript) or (isinstance(changed, ast.Attribute) and changed.attr == "data"):
+        changed = changed.value
+    name = dotted(changed) or ""
+    return name if any(_reads_gradient(one, name) for one in walk(code.function(step))) else ""
+
+
+def _reads_gradient(node: ast.AST, name: str) -> bool:
+    return attr_of(node) == "grad" and isinstance(node, ast.Attribute) and dotted(node.value) == name
 
 
 def keep_what_is_shared(context: Context) -> Iterator[Candidate]:
@@ -141,6 +179,7 @@ def _alone(tape: Tape, step: Step, backward: Backward) -> bool:
 STRATEGIES: tuple[Strategy, ...] = (
     call_zero_grad,
     clear_in_time,
+    clear_where_stepped,
     keep_what_is_shared,
 )
 """What is proposed, preferred first."""
