@@ -1952,6 +1952,50 @@ def test_what_a_function_steps_by_hand_is_cleared_there(step: str, call: str) ->
     assert lines[lines.index("p.grad = None") - 1] == step.splitlines()[-1].strip()
 
 
+FROZEN = """\
+net = nn.ModuleDict({{"base": nn.Linear(6, 4), "lora": nn.Linear(4, 4)}})
+net["head"] = nn.Sequential(nn.Linear(4, 3), nn.ReLU())
+
+def freeze(model):
+    {inside}
+
+{freezing}
+opt = torch.optim.SGD([{{"params": net["lora"].parameters()}}, {{"params": {given}}}], lr=0.1)
+own = nn.Linear(3, 1)
+opt_own = torch.optim.SGD(own.parameters(), lr=0.1)
+for step in range(3):
+    loss = own(net["head"](net["lora"](net["base"](torch.randn(8, 6))).relu())).pow(2).mean()
+    opt.zero_grad()
+    opt_own.zero_grad()
+    loss.backward()
+    opt.step()
+    opt_own.step()
+"""
+FREEZING = (
+    "for n, p in {0}.named_parameters():\n    if 'lora' not in n:\n        p.requires_grad = False",
+    "for n, p in {0}.named_parameters():\n    if not n.startswith('lora'):\n        p.requires_grad_(False)",
+    "for p in {0}.parameters():\n    p.requires_grad = False",
+    "for p in {0}.parameters(): p.requires_grad_(False)",
+)
+
+
+@pytest.mark.parametrize("called", [False, True])
+@pytest.mark.parametrize("freezing", FREEZING)
+@pytest.mark.parametrize(
+    ("given", "part"), [('net["head"].parameters()', "head[0]"), ('[net["head"][0].weight]', "head[0].weight")]
+)
+def test_what_is_trained_of_a_frozen_model_is_switched_on_behind(
+    freezing: str, given: str, part: str, *, called: bool
+) -> None:
+    inside = freezing.format("model").replace("\n", "\n    ") if called else "pass"
+    body = FROZEN.format(inside=inside, given=given, freezing="freeze(net)" if called else freezing.format("net"))
+    text, fixes = _fixes(body, "TAPE402")
+    owner = "model" if called else "net"
+    parts = [part] if "lora" in freezing else ["lora", part]
+    assert _lines_changed(text, fixes[0]) == [f"{owner}.{one}.requires_grad_(True)" for one in parts]
+    assert fixes[0].applicability == "unsafe"
+
+
 @pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")
 def test_all_that_was_offered_above_runs_under_torch(tmp_path: Path) -> None:
     texts = list(SEEN) or [fixed(*pair) for pair in _pairs()]

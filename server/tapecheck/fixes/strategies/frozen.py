@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tapecheck.fixes.candidate import Candidate, Context
-from tapecheck.fixes.code import Code
+from tapecheck.fixes.candidate import Candidate, Context, offered
+from tapecheck.fixes.code import Code, dotted
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames
 from tapecheck.fixes.strategies.cuts import cuts_of_finding
-from tapecheck.source.nodes import given_to, method_called
+from tapecheck.rules.gradients import name_of
+from tapecheck.rules.words import join
+from tapecheck.source.nodes import given_to, last_line, method_called
 from tapecheck.tape import Backward, Cut, Span, Tape
 
 _MAX_PLACES = 4
@@ -35,10 +37,70 @@ def leave_trainable(context: Context) -> Iterator[Candidate]:
         if removed is not None:
             yield Candidate(
                 f"Leave `requires_grad` on (line {statement.lineno})",
-                "What was frozen gets gradients; an optimizer that was given it trains it.",
+                "All that was frozen there gets gradients; an optimizer that was given it trains it.",
                 [removed],
                 group="frozen",
             )
+
+
+def spare_trained(context: Context) -> Iterator[Candidate]:
+    """Switch on again, right behind what freezes a whole module, the parts that are to be trained."""
+    code = context.code
+    for cut in _frozen(context):
+        statement = code.statement_at(cut.at.span)
+        found = _freezing(code, statement) if statement is not None else None
+        if found is None:
+            continue
+        place, module = found
+        named = [_within(name, module) for name in context.finding.facts.parameters]
+        if not all(part.isidentifier() or part.isdecimal() for name in named for part in name.split(".")):
+            continue
+        parts = _parts(context, module, named)
+        lines = [f"{part}.requires_grad_(True)" for part in parts]
+        if len(lines) <= _MAX_PLACES:
+            yield from offered(
+                f"Switch {join(f'`{part}`' for part in parts)} on again behind line {last_line(place)}",
+                f"What else line {cut.at.line} freezes stays frozen.",
+                code.insert_after(place, lines),
+                group="spared",
+            )
+
+
+def _freezing(code: Code, statement: ast.stmt) -> tuple[ast.stmt, str] | None:
+    """Return the statement that freezes all of a module, a loop over its parameters or a call of it, and the module."""
+    match statement:
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=module, attr="requires_grad_"))) if not code.loops(
+            module
+        ):
+            return (statement, code.segment(module)) if dotted(module) is not None else None
+    for loop in code.loops(statement):
+        match loop.iter if isinstance(loop, ast.For) else None:
+            case ast.Call(func=ast.Attribute(value=module, attr="parameters" | "named_parameters")):
+                return (loop, code.segment(module)) if dotted(module) is not None else None
+    return None
+
+
+def _within(parameter: str, module: str) -> str:
+    """Return the path of a parameter in a module; a function has another name than its caller for a whole model."""
+    if parameter.startswith(f"{module}."):
+        return parameter.removeprefix(f"{module}.")
+    return parameter.partition(".")[2] if module.isidentifier() and module != "self" else ""
+
+
+def _parts(context: Context, module: str, paths: list[str]) -> list[str]:
+    """Return the modules that some parameters are all of, in the program's words, and what is in none of these."""
+    known = {_within(name_of(one, leaf), module) for one in context.readings for leaf in one.ledger.leaves}
+    parts: list[str] = []
+    for path in paths:
+        above = path.rpartition(".")[0]
+        beside = {one for one in known if one.startswith(f"{above}.")}
+        whole = above and beside <= set(paths)
+        parts.append(above if whole else path)
+    return ["".join([module, *map(_step, part.split("."))]) for part in dict.fromkeys(parts)]
+
+
+def _step(name: str) -> str:
+    return f"[{name}]" if name.isdecimal() else f".{name}"
 
 
 def switch_on_again(context: Context) -> Iterator[Candidate]:
