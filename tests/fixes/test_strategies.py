@@ -1996,6 +1996,40 @@ def test_what_is_trained_of_a_frozen_model_is_switched_on_behind(
     assert fixes[0].applicability == "unsafe"
 
 
+PUT_ASIDE = """\
+import functools
+critic = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 1))
+opt = torch.optim.Adam(critic.parameters())
+take = {take}
+
+def penalty(x, **given):
+    x = x.detach().requires_grad_(True)
+    (gradient,) = take(critic(x).sum(), x, **given)
+    return ((gradient.norm(dim=1) - 1) ** 2).mean()
+
+measure = {measure}
+for step in range(3):
+    loss = critic(torch.randn(16, 6)).mean() + 10 * measure(torch.randn(16, 6))
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("take", "measure"),
+    [
+        ("torch.autograd.grad", "functools.partial(penalty, retain_graph=True)"),
+        ("functools.partial(torch.autograd.grad, retain_graph=True)", "penalty"),
+    ],
+)
+def test_a_keyword_that_is_put_aside_for_a_gradient_asks_for_a_graph(take: str, measure: str) -> None:
+    text, fixes = _fixes(PUT_ASIDE.format(take=take, measure=measure), "TAPE401")
+    (line,) = _lines_changed(text, fixes[0])
+    assert "partial(" in line
+    assert line.endswith("create_graph=True)")
+
+
 @pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")
 def test_all_that_was_offered_above_runs_under_torch(tmp_path: Path) -> None:
     texts = list(SEEN) or [fixed(*pair) for pair in _pairs()]

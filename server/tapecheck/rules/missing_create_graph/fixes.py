@@ -10,7 +10,7 @@ from tapecheck.fixes.code import Code, last_part, walk
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames
 from tapecheck.fixes.strategies.arguments import passes_retain, take_gradient, with_create_graph
-from tapecheck.source.nodes import last_name
+from tapecheck.source.nodes import last_name, of_kind
 from tapecheck.tape import Cut, Span
 
 _LEARNED = (
@@ -56,6 +56,11 @@ def _grad_calls(context: Context) -> list[ast.Call]:
         name = last_name(call.func)
         if call not in calls and (name == "grad" or passes_retain(call) is not None):
             calls.append(call)
+    # Keywords that `functools.partial` has put aside for the function, or for `autograd.grad` itself.
+    around = [found for span in spans if (found := code.statement_at(span)) is not None]
+    functions = {getattr(code.function(one), "name", "") for one in around} | {"grad"}
+    aside = [call for call in of_kind(code.tree, ast.Call) if last_name(call.func) == "partial" and call.args]
+    calls += [call for call in aside if call not in calls and last_part(call.args[0]) in functions - {""}]
     # Nothing on the tapes: the gradients taken in the function of the finding.
     return calls or _taken_around(code, code.statement_at(context.finding.span))
 
