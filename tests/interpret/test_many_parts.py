@@ -143,3 +143,35 @@ for step in range(100):
 """
     (found,) = check(from_text(program, "eval.py")).findings
     assert (found.code, found.certain) == ("TAPE302", True)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("get_parameter", "0.a.0"), ("get_parameter", "0.a.0.weight"), ("get_parameter", "0"),
+        ("get_buffer", "0.a.0.weight"),
+        ("get_submodule", "0.a.0.weight"), ("get_submodule", "0.a"), ("get_submodule", ""),
+        ("get_parameter", "0.a.99.weight"),
+    ],
+)  # fmt: skip
+def test_parts_by_name_are_there_where_torch_finds_them(method: str, path: str) -> None:
+    text = (
+        MODEL
+        + f"""
+w = torch.ones(2, requires_grad=True)
+loss = w.pow(2).sum()
+loss.backward()
+try:
+    model.{method}({path!r})
+except (AttributeError, IndexError):
+    found = False
+else:
+    found = True
+if found:
+    loss.backward()
+"""
+    )
+    names: dict[str, object] = {}
+    exec(text.partition("if found")[0], names)
+    found = [one.certain for one in check(from_text(text, "train.py")).findings]
+    assert (found != []) if names["found"] else (True not in found)

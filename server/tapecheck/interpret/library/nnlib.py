@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 
 from tapecheck.interpret import limits
@@ -55,6 +55,7 @@ from tapecheck.interpret.values import (
     concrete,
     is_buffer,
     is_module,
+    is_parameter,
     is_unseen,
     known_elements,
     known_int,
@@ -501,17 +502,31 @@ class Modules:
         return None
 
     def _module_get_submodule(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        """Return a part of a module by its dotted name; an unknown one where nobody knows the name, or the part."""
+        return self._part_named(owner, "get_submodule", is_module, args, kwargs, node)
+
+    def _module_get_parameter(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        return self._part_named(owner, "get_parameter", is_parameter, args, kwargs, node)
+
+    def _module_get_buffer(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        return self._part_named(owner, "get_buffer", is_buffer, args, kwargs, node)
+
+    def _part_named(
+        self, owner: Instance, method: str, fits: Callable[[Value], bool], args: Args, kwargs: Kwargs, node: ast.AST
+    ) -> Value:
+        """Return a part of a module by its dotted name, an unknown one where nobody knows the name, or the part.
+
+        torch raises for what does not fit the method.
+        """
         path = known_text([*args, *kwargs.values(), None][0])
         if path is None:
-            opaque.handed_over(self.torch, owner, "get_submodule", node)
-            return Unknown("submodule")
+            opaque.handed_over(self.torch, owner, method, node)
+            return Unknown(method.removeprefix("get_"))
         part: Value = owner
         for name in path.split(".") if path else ():
             part = self.machine.get_attribute(part, name, node)
+        if not isinstance(part, Unknown) and not fits(part):
+            self.machine.wrong("AttributeError", node)
         return part
-
-    _module_get_parameter = _module_get_buffer = _module_get_submodule
 
     def lightning_optimizers(self, owner: Instance, node: ast.AST) -> Value:
         layer = layer_of(owner)
