@@ -104,7 +104,8 @@ class LoopRun:
     many there are where options keep their defaults, if that is fewer, `settled` whether nobody knows its length,
     `ahead` whether a guard or a place that comes round again is, which it did not come to, `every` whether each
     iteration was looked at for what it keeps, `parts` whether it goes over parameters or modules,
-    `periodic` whether a condition in it holds every so many iterations.
+    `periodic` whether a condition in it holds every so many iterations, `length` how many iterations the real loop has,
+    if that is known.
     """
 
     event: Loop
@@ -118,6 +119,7 @@ class LoopRun:
     every: bool = False
     parts: bool = False
     periodic: bool = False
+    length: int | None = None
 
     @property
     def repeats(self) -> bool:
@@ -283,6 +285,7 @@ class Reading:
                 loop.end, loop.more, loop.usual = position, event.more, event.usual
                 loop.settled, loop.ahead, loop.every = event.settled, event.ahead, event.every
                 loop.parts, loop.periodic = event.parts, event.periodic
+                loop.length = event.length
             case Escape():
                 (self.built_by_unknown if event.built else self.escapes).append((position, event))
             case GraphRead():

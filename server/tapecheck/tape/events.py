@@ -623,7 +623,8 @@ class LoopEnd:
     the length: the dry run settled on one, so that the loop came to its end. `ahead` says that there is something which
     it did not come to: a guard (`if len(kept) > 5:`), or places that come round again. `every` says whether each
     iteration was looked at for what it keeps: a recorded run looks at some. `parts` says that it goes over parameters
-    or modules, `periodic` that a condition in it holds every so many iterations.
+    or modules, `periodic` that a condition in it holds every so many iterations. `length` is how many the real loop
+    has, where that is known.
     """
 
     loop: int
@@ -635,6 +636,7 @@ class LoopEnd:
     every: bool = True
     parts: bool = False
     periodic: bool = False
+    length: int | None = None
 
 
 @built_directly
@@ -646,7 +648,8 @@ class Hold:
     are the nodes that its tensors refer to directly, `bound` the most elements its container keeps, None
     where nothing limits it. `inside` says that those tensors are known to be elements of the holder. `scope` begins
     where the function does, with its decorators, that keeps what its calls returned, or that the holder is a variable
-    of, and on line 0 where it is a module's; None where that is not known.
+    of, and on line 0 where it is a module's; None where that is not known. `unseen` says that nobody knows the keys
+    which they are stored under: one may be that of another.
     """
 
     at: Site
@@ -657,6 +660,7 @@ class Hold:
     bound: int | None = None
     inside: bool = False
     scope: Span | None = None
+    unseen: bool = False
 
 
 @built_directly

@@ -7,7 +7,7 @@ it still holds of earlier iterations. Both become `Hold` events at the end of an
 from __future__ import annotations
 
 import ast
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeGuard
 
 from tapecheck.interpret import limits
@@ -38,12 +38,14 @@ from tapecheck.interpret.values import (
     Wrapped,
     behaviour,
     can_hold,
+    equal,
     is_module,
     is_parameter,
     listed,
     marked,
     may_carry,
     node_of,
+    unkey,
     user_class,
 )
 from tapecheck.source.nodes import first_line
@@ -209,7 +211,7 @@ class _Scan:
         self.seen.add(id(value))
         tensors = tensors_in(value, into_objects=False)
         if self.reach_back(tensors):
-            at = getattr(value, "stored_at", None) or _place(owner, key)
+            at = self.filled_within(value, getattr(value, "stored_at", None) or _place(owner, key))
             self.hold(self.written_into(tensors, at), path, tensors, self.bound_of(value))
         for index, item in enumerate(value.items) if not kinds <= _PLAIN else ():
             if type(item) in INERT or id(item) in self.seen:
@@ -220,48 +222,70 @@ class _Scan:
             elif isinstance(item, (Instance, List, Dict)):
                 self.entry(item, f"{path}[{index}]", _NOWHERE, index)
 
+    def filled_within(self, value: Value, at: Site | None, depth: int = limits.HELD_DEPTH) -> Site | None:
+        """Return where a container, or one in it, was stored into last: rows that were made empty are filled later."""
+        if not isinstance(value, (List, Dict, tuple)) or depth <= 0:
+            return at
+        for item in behaviour(value).children():
+            if isinstance(item, List):
+                at = self.later(at, item.stored_at)
+            elif isinstance(item, Dict):
+                for slot in item.slots.values():
+                    at = self.later(at, slot.at)
+            at = self.filled_within(item, at, depth - 1)
+        return at
+
+    def later(self, one: Site | None, other: Site | None) -> Site | None:
+        """Return the one of two stores that came in a later iteration of this loop, the first where neither did."""
+        return other if self.iteration_of(other) > self.iteration_of(one) else one
+
+    def iteration_of(self, at: Site | None) -> int:
+        """Return the iteration of this loop that a place belongs to, 0 where it was come to before."""
+        return next((index for loop, index in at.iteration if loop == self.loop), 0) if at is not None else 0
+
     def mapping(self, value: Dict, path: str, bound: int | None = None) -> None:
         if id(value) in self.seen:
             return
         self.seen.add(id(value))
         self.looked += len(value.items)
         kept: list[Tensor | Unknown] = []
-        last: Site | None = None
+        anew: list[Tensor | Unknown] = []
+        keys: list[Hashable] = []
         for key, item in list(value.items.items()):
             if type(item) in INERT:
                 continue
             held = self.held_under(value, key, item)
-            if held is not None:
-                kept += held
-                last = _place(value, key) or last
+            if held:
+                keys.append(key)
+                # One entry that each iteration stores over is no more than a variable.
+                stays = key not in value.rewritten or _stamp(value, key) < self.clock
+                (kept if stays else anew).extend(held)
             if not may_carry(item):
                 self.entry(item, _item_of(path, key), value, key)
             elif key in value.rewritten and _stamp(value, key) >= self.clock:
                 if self.reaches_back(item) and self.read_across(value, key):
                     self.hold(_place(value, key), _item_of(path, key), [item])
         if self.reach_back(kept):
-            self.hold(self.written_into(kept, last), path, kept, bound)
+            keys.sort(key=lambda key: _stamp(value, key))
+            last = next((at for key in reversed(keys) if (at := _place(value, key)) is not None), None)
+            kept += anew
+            self.hold(self.written_into(kept, last), path, kept, bound, unseen=_may_be_one(keys))
 
-    def held_under(self, owner: Dict, key: Hashable, item: Value) -> list[Tensor | Unknown] | None:
-        """Return what a mapping goes on holding under a key; None where it has no graph, or is stored anew."""
+    def held_under(self, owner: Dict, key: Hashable, item: Value) -> list[Tensor | Unknown]:
+        """Return what a mapping holds under a key: tensors with a graph."""
         if may_carry(item):
-            stays = key not in owner.rewritten or _stamp(owner, key) < self.clock
-            return [item] if stays and item.node is not None and not item.is_leaf else None
-        if key in owner.rewritten or not self.is_record(item, owner.slots.get(key)):
-            return None
-        return [one for one in tensors_in(item, into_objects=False) if not one.is_leaf]
+            return [item] if item.node is not None and not item.is_leaf else []
+        record = self.is_record(item, owner.slots.get(key))
+        return [one for one in tensors_in(item, into_objects=False) if not one.is_leaf] if record else []
 
     def is_record(self, value: Value, slot: Slot | None) -> bool:
-        """Return whether a container is as this loop stored it under a key: one that fills is reported by itself."""
+        """Return whether a container is as it was stored under a key: one that fills is reported by itself."""
         if slot is None or not isinstance(value, (tuple, List, Dict)):
-            return False
-        stored = slot.at.iteration
-        if all(loop != self.loop for loop, _ in stored):
             return False
         if isinstance(value, Dict):
             return all(one.clock <= slot.clock for one in value.slots.values())
-        at = value.stored_at if isinstance(value, List) else None
-        return at is None or at.iteration[: len(stored)] == stored
+        stored, at = slot.at.iteration, value.stored_at if isinstance(value, List) else None
+        return at is None or (at.iteration[: len(stored)] == stored and self.later(slot.at, at) is slot.at)
 
     def object(self, value: Value, path: str) -> bool:
         """Look into an object; answers whether no graph can be there before something else is stored."""
@@ -410,11 +434,19 @@ class _Scan:
             return False
         return value.changed[0] >= self.clock
 
-    def hold(self, at: Site | None, path: str, values: list[Tensor | Unknown], bound: int | None = None) -> None:
+    def hold(
+        self,
+        at: Site | None,
+        path: str,
+        values: list[Tensor | Unknown],
+        bound: int | None = None,
+        *,
+        unseen: bool = False,
+    ) -> None:
         nodes = tuple({value.node: None for value in values if value.node is not None and not value.is_leaf})
         # What is older than the loop is kept by none of its iterations: the loop around it says so.
         if at is not None and nodes and max(nodes) > self.before:
-            self.world.writer.emit(Hold(at, self.loop, self.index, path, nodes, bound, scope=self.scope))
+            self.world.writer.emit(Hold(at, self.loop, self.index, path, nodes, bound, scope=self.scope, unseen=unseen))
 
 
 _LOOKS: ByKind[_Scan, [str], bool] = ByKind()
@@ -423,6 +455,12 @@ _LOOKS.register(_Scan.class_object, Class)
 _LOOKS.register(_Scan.generator, Generator)
 _LOOKS.register(_Scan.module, Module)
 _LOOKS.register(_Scan.function, Function, Wrapped, Cached, Bound)
+
+
+def _may_be_one(keys: Sequence[Hashable]) -> bool:
+    """Return whether the newest of some keys may be another one of them, for all that is known."""
+    *others, newest = map(unkey, keys[-limits.LOOKED_AT :])
+    return any(equal(newest, other) is None for other in others)
 
 
 def _linked(value: Instance) -> bool:

@@ -267,9 +267,9 @@ class _Loop:
         later = {id(one) for one in frozen[first:] if one.storage.id <= self.oldest}
         return not later <= {id(one) for one in frozen[self.frozen : first]}
 
-    def leave(self, more: Fact, *, settled: bool = False, ahead: bool = False) -> None:
+    def leave(self, more: Fact, *, settled: bool = False, ahead: bool = False, length: int | None = None) -> None:
         """Leave it; `more` says whether the program's own loop goes on, `settled` that nobody knows its length, `ahead`
-        that there is something which it has not come to.
+        that there is something which it has not come to, `length` how many iterations it has.
         """
         machine, world = self.machine, self.world
         world.assumptions.leave(self)
@@ -281,7 +281,9 @@ class _Loop:
         self.rounds.end(self.done)
         self.inner.left(machine, self.key)
         periodic = guards.comes_round(machine, self.number)
-        end = LoopEnd(self.number, self.done, more, self.usual, settled, ahead, parts=self.parts, periodic=periodic)
+        end = LoopEnd(
+            self.number, self.done, more, self.usual, settled, ahead, parts=self.parts, periodic=periodic, length=length
+        )
         world.loops.leave(end, self.outside)
 
 
@@ -361,7 +363,20 @@ def _leave_for(loop: _Loop, node: ast.For | ast.AsyncFor, stream: Stream, signal
     if (loop.unfinished and loop.parts) or (more != "no" and loop.freezes_on()):
         perhaps_frozen_on(loop.machine, loop.frozen, node.iter)
     settled = stream.length_settled
-    loop.leave(more, settled=settled, ahead=settled and signal is None and loop.has_ahead())
+    ahead = settled and signal is None and loop.has_ahead()
+    known = signal is None and not (settled or stream.never_ends) and _is_known(loop, node, stream, length)
+    loop.leave(more, settled=settled, ahead=ahead, length=length if known else None)
+
+
+def _is_known(loop: _Loop, node: ast.For | ast.AsyncFor, stream: Stream, length: int | None) -> bool:
+    """Whether the length of what a loop goes over is the program's own: a number that the dry run settled on may have
+    got there by `len`, and stands for itself where it is written down.
+    """
+    if stream.count is not None or length is None:
+        return False
+    if length not in {one.number() for one in loop.world.choices.lengths}:
+        return True
+    return all(name.id in loop.machine.library.builtins for name in of_kind(node.iter, ast.Name))
 
 
 def _next(loop: _Loop, stream: Stream, index: int, element: Value) -> int | None:
@@ -535,7 +550,8 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
         loop.perhaps_freezes()
     elif more and loop.freezes_on():
         perhaps_frozen_on(machine, loop.frozen, node.test)
-    loop.leave("may" if more else "no")
+    known = not more and loop.hangs_on is None
+    loop.leave("may" if more else "no", length=loop.done if known else None)
     return (yield from machine.block([] if always else node.orelse, env))
 
 

@@ -158,7 +158,8 @@ class TrainingLoops(Loops):
                     recorder.declare(lines, running)
                 if recorder.alive is not None:
                     recorder.alive.after_loop(lines, loop)
-                recorder.writer.event("LoopEnd", loop=loop.id, iterations=loop.index, more="no", every=False)
+                ran = loop.index
+                recorder.writer.event("LoopEnd", loop=loop.id, iterations=ran, more="no", every=False, length=ran)
         else:
             # It may have been broken off, before anything was built in its last iteration.
             recorder.passing.settle(loop, loop.index)

@@ -67,7 +67,7 @@ class GraphKeptAcrossIterations(Rule):
 
     def _finding(self, reading: Reading, growth: _Growth, *, again: bool, emptied: bool) -> Finding:
         held, linked = growth.held, _linked(reading, growth)
-        certain = linked and not emptied and again and not held.loop.ahead
+        certain = linked and not emptied and again and not held.loop.ahead and not _may_be_stored_over(reading, held)
         store = _store(reading, growth)
         home = said_at(store, held.loop)
         kept = _saved(reading, growth)
@@ -89,11 +89,11 @@ class GraphKeptAcrossIterations(Rule):
                 scope=held.last.scope, kind="chain" if growth.chain else "container", nodes_per_iteration=growth.nodes,
                 saved_tensors_kept=kept, backwarded=freeing is not None,
             ),
-            notes=(note, *_doubts(held, linked=linked, emptied=emptied, again=again)),
+            notes=(note, *_doubts(reading, held, linked=linked, emptied=emptied, again=again)),
         )  # fmt: skip
 
 
-def _doubts(held: Held, *, linked: bool, emptied: bool, again: bool) -> Iterator[str]:
+def _doubts(reading: Reading, held: Held, *, linked: bool, emptied: bool, again: bool) -> Iterator[str]:
     """Yield in words why a finding is a possible one, if it is."""
     if not again:
         yield "by default this loop has no second iteration"
@@ -103,6 +103,10 @@ def _doubts(held: Held, *, linked: bool, emptied: bool, again: bool) -> Iterator
         yield "assumes that it is not emptied in time: another way through the program does that"
     elif held.loop.ahead:
         yield "assumes that the loop goes on as it began: it may yet come to what empties it"
+    elif held.last.unseen:
+        yield "assumes that each is stored under a key of its own"
+    elif _may_be_stored_over(reading, held):
+        yield "assumes that the loop is long: run once more, it stores over what it has kept"
 
 
 def _labels(reading: Reading, growth: _Growth, home: Span, freeing: Span | None) -> Iterator[Label]:
@@ -410,8 +414,9 @@ def _growing(reading: Reading) -> tuple[list[_Growth], list[Held]]:
         for held in group:
             steps = _steps_for_good(reading, held, group, reached)
             if not steps:
-                level.append(held)
-            elif held.loop.iterations >= 3 and not _bounded(held) and not _is_replaced(reading, held):
+                if not _goes_on_full(reading, held):
+                    level.append(held)
+            elif held.loop.iterations >= 3 and not _bounded(held) and _replaced(reading, held) != "yes":
                 growth = _growth(reading, held, steps)
                 if growth is not None and not _is_meant(reading, growth):
                     growths.append(growth)
@@ -464,40 +469,77 @@ def _bounded(held: Held) -> bool:
     return held.loop.settled or not (held.loop.more == "no" and held.loop.iterations <= bound)
 
 
-def _is_replaced(reading: Reading, held: Held) -> bool:
-    """Return whether the loop, run once more, stores to the same places: there is one for each of its iterations."""
-    span, most = held.loop.event.at.span, len(held.nodes[max(held.nodes)])
-    return any(
-        other.holder == held.holder
-        and other.loop.start >= held.loop.start
-        and other.loop.event.at.span == span
-        and _stays_as_full(reading, other, most)
-        for other in reading.held
-    )
+def _may_be_stored_over(reading: Reading, held: Held) -> bool:
+    """Return whether a loop may store over what it has kept: under keys that nobody knows, or as it is run again."""
+    return held.last.unseen or _replaced(reading, held) != "no"
 
 
-def _stays_as_full(reading: Reading, held: Held, most: int) -> bool:
-    """Return whether a holder keeps as many graphs in each iteration, each of them of one iteration alone."""
-    if min(held.nodes) > 2 or any(len(nodes) != most for nodes in held.nodes.values()):
+def _replaced(reading: Reading, held: Held) -> Fact:
+    """Return whether a loop, run once more, stores to the same few places; "may" where nobody knows how many these are.
+
+    There is one for each of its iterations: all graphs of one run are kept. Those of the parts of one step are few.
+    """
+    if not any(_is_as_full(reading, held, other) for other in _of_places(reading)[_home(held)]):
+        return "no"
+    if held.loop.length is not None:
+        return "yes" if held.loop.length <= LARGE_BOUND else "no"
+    return "yes" if _of_one_step(reading, held.loop) else "may"
+
+
+def _goes_on_full(reading: Reading, held: Held) -> bool:
+    """Return whether a loop stores to the places that it filled when it was run before."""
+    return any(other is not held and _is_as_full(reading, other, held) for other in _of_places(reading)[_home(held)])
+
+
+def _home(held: Held) -> tuple[str, Span]:
+    return held.holder, held.loop.event.at.span
+
+
+@remembered
+def _of_places(reading: Reading) -> dict[tuple[str, Span], list[Held]]:
+    """Return what holders keep in the runs of each loop."""
+    return grouped((_home(held), held) for held in reading.held)
+
+
+def _is_as_full(reading: Reading, held: Held, other: Held) -> bool:
+    """Return whether a holder keeps, in another run of the loop, no fewer graphs than at the end of this one, the same
+    number in each iteration, each of them of one iteration alone.
+
+    What an iteration stores under a key may be left out of what it keeps.
+    """
+    if other.loop.start < held.loop.start or min(other.nodes) > 2 or not iteration_in(other.last.at, other.loop):
         return False
-    reached = reading.iterations_reached(held.loop)
-    stored = iteration_in(held.last.at, held.loop) > 0
-    return stored and all(reached.get(node, 0).bit_count() <= 1 for nodes in held.nodes.values() for node in nodes)
+    most, counts = len(held.nodes[max(held.nodes)]), set(map(len, other.nodes.values()))
+    if len(counts) > 1 or min(counts) < most - 1:
+        return False
+    reached = reading.iterations_reached(other.loop)
+    built_in = [reached.get(node, 0).bit_count() for nodes in other.nodes.values() for node in nodes]
+    # One iteration shows nothing of how many come, but what is still there from before.
+    return max(built_in) <= 1 and (len(other.nodes) > 1 or (min(counts) <= most and 0 in built_in))
+
+
+def _of_one_step(reading: Reading, loop: LoopRun) -> bool:
+    """Return whether a loop goes over the parts of one step: an optimizer steps behind it, and in no run of it."""
+    runs = [run for run in reading.loops.values() if run.event.at.span == loop.event.at.span]
+    steps = [position for position, _ in reading.steps if position > loop.start]
+    return bool(steps) and not any(run.holds(position) for position in steps for run in runs)
 
 
 def _steps(held: Held, reached: dict[int, int], older: frozenset[int]) -> list[int]:
     """Return the iterations at which the graphs of more iterations were kept than before, those of `older` nodes left
-    out; none where it lets go of any.
+    out; none where it lets go of any. Graphs that take the places of others are no more than these.
     """
     steps: list[int] = []
-    before = 0
+    before = count = 0
     for index in sorted(held.nodes):
-        bits = _iterations(held.nodes[index] - older, reached)
+        nodes = held.nodes[index]
+        bits = _iterations(nodes - older, reached)
         if steps and (before & ~bits or index - 1 not in held.nodes):
             return []
-        if bits.bit_count() > max(before.bit_count(), 1):
+        linked = any(reached.get(node, 0).bit_count() > 1 for node in nodes)
+        if bits.bit_count() > max(before.bit_count(), 1) and (linked or len(nodes) > count):
             steps.append(index)
-        before = bits
+        before, count = bits, len(nodes)
     return steps
 
 

@@ -1,0 +1,66 @@
+"""Losses that are kept under keys which hidden code says: whether they are others each time is not known.
+
+Torch runs each program with hidden code that always names the same, that names a few things in turn, and that names
+another thing each time. What keeps all graphs with some of it is possible, what does with all of it may be certain.
+"""
+
+from __future__ import annotations
+
+import itertools
+import types
+from typing import Any
+
+import pytest
+
+from tapecheck.check import check
+from tapecheck.source import from_text
+
+torch = pytest.importorskip("torch")
+
+PROGRAM = """\
+import torch
+import hidden
+model = torch.nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+kept = {{}}
+for i, (name, x) in enumerate(hidden.loader()):
+    loss = model(x).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    {stored}
+"""
+KEYS = (
+    "name", "str(name)", "(name, 0)", "(name, i)", "(i, name)", "hidden.key(x)", "f'loss of {name}'", "i", "f'{i}'",
+    "(0, 1)", "i % 2", "i % hidden.few", "i * hidden.few", "hidden.few", "(hidden.key(x), name)", "(name, len(kept))",
+)  # fmt: skip
+WAYS = {
+    "item": "kept[{key}] = loss",
+    "update": "kept.update({{{key}: loss}})",
+    "default": "kept.setdefault({key}, loss)",
+    "record": "kept[{key}] = (loss, i)",
+    "named": "key = {key}\n    kept[key] = loss * 2",
+}
+NAMES = {"one": lambda: itertools.repeat("a"), "few": lambda: itertools.cycle("ab"), "new": lambda: itertools.count(7)}
+
+
+def graphs(text: str, names: str, few: int, batches: int) -> int:
+    """Return how many graphs are kept after so many batches."""
+    named, keys = NAMES[names](), NAMES[names]()
+    hidden = types.SimpleNamespace(
+        few=few, key=lambda x: next(keys), loader=lambda: ((next(named), torch.ones(4, 2)) for _ in range(batches))
+    )
+    ran: dict[str, Any] = {"hidden": hidden}
+    exec(compile(text.replace("import hidden\n", ""), "t.py", "exec"), ran)
+    held = (value[0] if isinstance(value, tuple) else value for value in ran["kept"].values())
+    return len({value.grad_fn for value in held})
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_what_is_kept_under_keys(key: str) -> None:
+    for way in WAYS.values():
+        text = PROGRAM.format(stored=way.format(key=key))
+        grows = {graphs(text, names, few, 6) > graphs(text, names, few, 3) for names in NAMES for few in (2, 10**6)}
+        found = [one.certain for one in check(from_text(text, "t.py")).findings if one.code == "TAPE201"]
+        assert bool(found) == (True in grows), text
+        assert not any(found) or False not in grows, text
