@@ -5,12 +5,9 @@ A second backward stands behind each question. It is certain only where the answ
 
 from __future__ import annotations
 
-import warnings
-
 import pytest
 
-from tapecheck.check import check
-from tapecheck.source import from_text
+from tests.interpret.truth import misjudged
 
 torch = pytest.importorskip("torch")
 
@@ -73,15 +70,4 @@ QUESTIONS = [
 
 @pytest.mark.parametrize("made", TENSORS)
 def test_what_is_certain_of_a_type_is_so_in_torch(made: str) -> None:
-    wrong = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for question in QUESTIONS:
-            for asked in (question, f"not ({question})"):
-                names: dict[str, object] = {}
-                exec(f"{HEAD}{made}\nanswer = {asked}", names)
-                text = f"{HEAD}{made}\nloss = (w * w).sum()\nloss.backward()\nif {asked}:\n    loss.backward()\n"
-                found = [one.certain for one in check(from_text(text, "train.py")).findings if one.code == "TAPE101"]
-                if found == [] if names["answer"] else found == [True]:
-                    wrong.append((asked, names["answer"], found))
-    assert not wrong
+    assert not misjudged(f"{HEAD}{made}", QUESTIONS)

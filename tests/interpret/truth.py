@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+from tapecheck.check import check
+from tapecheck.source import from_text
 
 PRELUDE = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\ntorch.manual_seed(0)\n"
 _RUNNER = """
@@ -96,3 +100,22 @@ def _run(sources: Mapping[str, str], *what: str) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr[-500:]
     answers: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return answers
+
+
+def misjudged(program: str, questions: Iterable[str]) -> list[tuple[str, bool, list[bool]]]:
+    """Return which of some questions, or of their opposites, behind a program are answered otherwise than by torch.
+
+    A second backward from `w` stands behind each: it is to be told where the answer is yes, and not for certain where
+    it is no. The program has a leaf `w`; what torch warns of is left out.
+    """
+    wrong = []
+    for asked in (form for question in questions for form in (question, f"not ({question})")):
+        names: dict[str, Any] = {}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            exec(f"{program}\nanswer = bool({asked})", names)
+        text = f"{program}\nloss = (w * w).sum()\nloss.backward()\nif {asked}:\n    loss.backward()\n"
+        found = [one.certain for one in check(from_text(text, "train.py")).findings if one.code == "TAPE101"]
+        if found == [] if names["answer"] else found == [True]:
+            wrong.append((asked, names["answer"], found))
+    return wrong
