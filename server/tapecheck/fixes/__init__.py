@@ -61,9 +61,9 @@ class Effort:
     """What trying the fixes of one file may still cost, and what came of it beside the fixes.
 
     `for_one` is what one finding may take of it, `for_light` what those may that are neither errors nor warnings.
-    `untried` are the findings for which not all was tried and nothing
-    held, `hiding` the fixes that would hide another finding, `without` the findings for which none of the tried edits
-    holds, with the reason. `analysed` keeps the reports on edited programs.
+    `untried` are the findings for which not all was tried and nothing held, `hiding` the fixes that would hide another
+    finding, `without` the findings for which none of the tried edits holds, with the reason. `analysed` keeps the
+    reports on edited programs.
     """
 
     left: int = MAX_EFFORT

@@ -557,7 +557,9 @@ def _isinstance(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def as_kind(kind: Value) -> Value:
-    """Return what a question names a type by: its dotted name, or the value itself where nobody knows what it is."""
+    """Return what a question names a type by: its dotted name, the value itself where the program defines the type or
+    nobody knows it, and "?" for what is no type.
+    """
     if isinstance(kind, Native) and NAMES.get(kind.name) is kind:
         return f"builtins.{kind.name}"
     return kind if isinstance(kind, (Class, Unknown)) else behaviour(kind).name_as_type() or "?"
@@ -703,23 +705,24 @@ def _type(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     given = concrete(args[0]) if args else None
     if hidden_type := m.library.unseen_type(given):
         return Unknown.plain(hidden_type)
-    if isinstance(given, Unknown):
-        return Unknown.hanging_on("type", Kind.PLAIN, given)
-    found = behaviour(given).type_of()
+    found = "" if isinstance(given, Unknown) else behaviour(given).type_of()
     if not isinstance(found, str):
         return found
-    return NAMES.get(found.rpartition(".")[2], Lib(found, is_type=True)) if found else Unknown.undecided("type")
+    return NAMES.get(found.rpartition(".")[2], Lib(found, is_type=True)) if found else _not_known("type", given)
 
 
 def _issubclass(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     cls = positional(args, 0)
     known = behaviour(cls).derives_from(listed(positional(args, 1)))
-    if known is not None:
-        return known
+    return _not_known("issubclass", cls) if known is None else known
+
+
+def _not_known(question: str, about: Value) -> Unknown:
+    """Return the answer to a question about a value: what hangs on that where nobody knows it, else what the program
+    itself decides.
+    """
     return (
-        Unknown.hanging_on("issubclass", Kind.PLAIN, cls)
-        if isinstance(cls, Unknown)
-        else Unknown.undecided("issubclass")
+        Unknown.hanging_on(question, Kind.PLAIN, about) if isinstance(about, Unknown) else Unknown.undecided(question)
     )
 
 

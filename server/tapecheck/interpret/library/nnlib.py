@@ -517,7 +517,7 @@ class Modules:
 
         torch raises for what does not fit the method.
         """
-        path = known_text([*args, *kwargs.values(), None][0])
+        path = known_text(argument(args, kwargs, 0, "target"))
         if path is None:
             opaque.handed_over(self.torch, owner, method, node)
             return Unknown(method.removeprefix("get_"))

@@ -93,10 +93,10 @@ def _mask(torch: Torch, owner: Value, key: str, node: ast.AST) -> None:
 def unprune(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Make a pruned parameter one of its own again: `prune.remove(module, name)`."""
     owner, key = argument(args, kwargs, 0, "module"), known_text(argument(args, kwargs, 1, "name"))
-    if not is_module(owner) or f"{key}_orig" not in owner.attrs:
+    if not is_module(owner) or key is None or f"{key}_orig" not in owner.attrs:
         return owner
     owner.hooks[:] = [one for one in owner.hooks if getattr(one[1], "name", "") != f"{_PRUNED}{key}"]
-    owner.attrs[f"{key}"] = owner.attrs.pop(f"{key}_orig")
+    owner.attrs[key] = owner.attrs.pop(f"{key}_orig")
     owner.attrs.pop(f"{key}_mask", None)
     layer_of(owner).buffers.discard(f"{key}_mask")
     return owner

@@ -715,7 +715,8 @@ def perhaps_frozen_on(machine: Engine, first: int, over: ast.AST) -> None:
     """Note that a loop which has frozen the leaves from `first` on is left before its end: others may be, too."""
     leaves = machine.world.graph.unfrozen(first)
     if leaves:
-        head = "this loop" if isinstance(over, ast.Constant) else f"the loop over `{syntax.text_of(over)}`"
+        written = machine.world.position.notes.of(over, syntax.text_of)
+        head = "this loop" if isinstance(over, ast.Constant) else f"the loop over `{written}`"
         text = f"{head} freezes nothing more"
         machine.world.assumptions.note("limit", text, over, leaves)
 
