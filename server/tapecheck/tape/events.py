@@ -156,7 +156,8 @@ class Node:
     `linked` says whether the result really depends on the inputs ("may" for calls into unknown code).
     `cuts` are cut values that went into the op as constants. `graph_of` is the name of the value whose whole graph the
     node stands for, because unknown code made it; empty for that of several such values. `recomputes` says that it
-    is a reentrant checkpoint: its backward runs another from its first input, which ends at the others.
+    is a reentrant checkpoint: its backward runs another from its first input, which ends at the others. `constant` says
+    which operand of a recorded sum has no graph; a number is the second one, wherever the program has it.
     """
 
     id: int
@@ -169,6 +170,7 @@ class Node:
     cuts: tuple[int, ...] = ()
     graph_of: str | None = None
     recomputes: bool = False
+    constant: Literal["", "first", "second"] = ""
 
 
 CutKind = Literal[

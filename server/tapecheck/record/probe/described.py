@@ -125,4 +125,5 @@ class Described(DescribedGraphs):
                 )
                 for item in node.saved
             ]  # fmt: skip
-            recorder.writer.node(node.id, node.op, at, node.inputs, saved, "yes" if node.keeps else "no")
+            keeps = "yes" if node.keeps else "no"
+            recorder.writer.node(node.id, node.op, at, node.inputs, saved, keeps, node.constant)

@@ -44,6 +44,7 @@ _MAX_SEARCHED = 64
 _MAX_UNWRITTEN = 4096
 _MAX_BETWEEN = 256
 _FEW = 16
+_SUMS = frozenset(("AddBackward0", "SubBackward0"))
 
 
 class Known(NamedTuple):
@@ -85,6 +86,7 @@ class NewNode(NamedTuple):
     keeps: bool
     foreign: bool
     depth: int
+    constant: str = ""
 
 
 class Numbering(NamedTuple):
@@ -356,7 +358,8 @@ class Reader:
             name = str(node.name()).rsplit("::", 1)[-1]
             if kind.__name__ != "CppFunction" and not hasattr(kind, "_forward_cls"):
                 self._names[kind] = name
-        nodes.append(NewNode(number, sequence, name, tuple(dict.fromkeys(inputs)), saved, keeps, foreign, depth))
+        new = NewNode(number, sequence, name, tuple(dict.fromkeys(inputs)), saved, keeps, foreign, depth)
+        nodes.append(new if len(children) != 1 or name not in _SUMS else new._replace(constant=_constant(node)))
         return made
 
     def _number(self, sequence: int, newest: int, foreign: bool = False) -> int:
@@ -751,6 +754,12 @@ class Reader:
             except AttributeError:
                 continue
         return None
+
+
+def _constant(node: Node) -> str:
+    """Return which operand of a sum has no graph; a number that is added from the left stands second, too."""
+    slots = [child is None for child, _ in node.next_functions]
+    return "" if slots.count(True) != 1 or len(slots) != 2 else "first" if slots[0] else "second"
 
 
 def _references(marks: Sequence[object]) -> List[int]:

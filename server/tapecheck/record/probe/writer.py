@@ -82,6 +82,7 @@ class Writer:
         inputs: Iterable[int],
         saved: Iterable[Tuple[int, int, str, Optional[int]]],
         keeps: str,
+        constant: str = "",
     ) -> None:
         """Write a Node event; there are so many that its JSON is put together by hand."""
         if self._file is None:
@@ -91,9 +92,10 @@ class Writer:
             % (storage, version, self._quote(name), "null" if of is None else of)
             for storage, version, name, of in saved
         )
+        lacks = ',"constant":"%s"' % constant if constant else ""
         self._buffer.append(
-            '{"event":"Node","id":%d,"op":%s,"at":%d,"inputs":[%s],"saved":[%s],"keeps":"%s"}'
-            % (number, self._quote(op), at, ",".join(map(str, inputs)), entries, keeps)
+            '{"event":"Node","id":%d,"op":%s,"at":%d,"inputs":[%s],"saved":[%s],"keeps":"%s"%s}'
+            % (number, self._quote(op), at, ",".join(map(str, inputs)), entries, keeps, lacks)
         )
 
     def _quote(self, text: str) -> str:

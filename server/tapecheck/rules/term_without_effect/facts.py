@@ -9,6 +9,7 @@ from tapecheck.rules.facts import Facts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TermWithoutEffectFacts(Facts):
-    """`constant` says that the term has no graph at all."""
+    """`constant` says that the term has no graph at all, `number` that it may be one of Python's or NumPy's numbers."""
 
     constant: bool
+    number: bool = False

@@ -29,6 +29,7 @@ from tapecheck.tape import Cut, Fact, GradientRead, Leaf, Node, Site, Span, eith
 
 _FACTORS = frozenset(("mul", "div", "neg"))
 _SAID = frozenset(("detach", "data"))
+_NUMBERS = frozenset(("item", "numpy"))
 _DEPTH = 60
 
 
@@ -83,7 +84,9 @@ class TermWithoutEffect(Rule):
             advice = "give them to the optimizer, or take the term out of the loss if they are not to be trained"
         return Finding(
             self.code, self.name, severity, home.span, headline(forms, *names), advice, tuple(labels),
-            facts=TermWithoutEffectFacts(constant=term.node is None),
+            facts=TermWithoutEffectFacts(
+                constant=term.node is None, number=any(each.how in _NUMBERS for each in term.cuts)
+            ),
             notes=_trains_nothing(reading, term.node) if term.node is not None else (),
         )  # fmt: skip
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import ast
+import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from tapecheck.record.story import Story
+from tapecheck.record.sums import Written, calls_once, written_sums
 from tapecheck.record.verdicts import not_reached
 from tapecheck.record.words import times
 from tapecheck.rules import Evidence, Finding
@@ -14,7 +15,7 @@ from tapecheck.rules.gradients import gradients_of
 from tapecheck.rules.reading import MERGES, Run, plain
 from tapecheck.rules.term_without_effect.facts import TermWithoutEffectFacts
 from tapecheck.rules.term_without_effect.rule import Term, terms_of
-from tapecheck.source import SourceError, read_source
+from tapecheck.tape import Node
 
 
 def verdict(story: Story, finding: Finding) -> Evidence | None:
@@ -36,20 +37,40 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
 
 
 def _lost_constants(story: Story, finding: Finding, runs: Sequence[Run]) -> Iterator[bool | None]:
-    """Yield for each backward with the sum whether a term is constant: all that the tape has is a sum of one input.
+    """Yield for each backward with the sum whether a term is constant: all that the tape has is a sum of one operand.
 
-    None where a sum of one input may be of a number that is added as well as of a term.
+    None where that may be of a number that is added, or of what the sum begins with, as well as of a term.
     """
     nodes = story.reading.ledger.nodes
-    sums = _sums(story, finding)
-    for run in runs:
-        walked = [nodes[number] for number in run.executed if number in nodes]
-        here = [node for node in walked if plain(node.op) in MERGES and story.at(finding.span, node.at.span)]
-        if here:
-            alone = sum(len(node.inputs) == 1 for node in here)
-            lost = alone > sum(one.may_be_of(len(here)) for one in sums if one.of_number)
-            known = alone <= sum(one.must_be_of(len(here), len(sums)) for one in sums if one.of_number)
-            yield True if lost else False if known else None
+    span = finding.span
+    found = [
+        [
+            node
+            for node in (nodes[number] for number in run.executed if number in nodes)
+            if plain(node.op) in MERGES and story.at(span, node.at.span)
+        ]
+        for run in runs
+    ]
+    written = written_sums(story.file(span.file), span.line, max(span.end_line, span.line))
+    # Where each time that the lines ran a node was built, none of the sums was one of numbers or constants.
+    every = sum(map(len, found)) == story.count(span)
+    number = isinstance(finding.facts, TermWithoutEffectFacts) and finding.facts.number
+    for here in filter(None, found):
+        recorded = _Recorded(here, _calls_once(story, here))
+        if not recorded.first + recorded.second:
+            yield False
+        elif recorded.has_constant(written):
+            yield True
+        else:
+            yield False if recorded.has_no_constant(written, every, number) else None
+
+
+def _calls_once(story: Story, nodes: Sequence[Node]) -> bool:
+    """Return whether what leads to some nodes is one call for each line that it is on."""
+    calls = {(site.stack[0], site.function) for site in (node.at for node in nodes) if site.stack}
+    return all(
+        calls_once(story.file(at.file), at.line, max(at.end_line, at.line), function) for at, function in calls
+    )  # fmt: skip
 
 
 def _lost_terms(story: Story, finding: Finding, runs: Sequence[Run]) -> Iterator[bool]:
@@ -75,61 +96,86 @@ def _of_new_leaves(story: Story, term: Term) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _AddedInCode:
-    """A sum that is written on the lines of a finding.
+class _Recorded:
+    """The sums of one backward that are recorded on the lines of a finding.
 
-    Where it has a graph, so have the sums that it is computed into: they are `around` it, and `within` are those that
-    are computed into it.
+    `first` and `second` of them have no graph of that operand. The lines ran for each of the `groups`, `once` where no
+    other run of them looks the same.
     """
 
-    of_number: bool
-    around: int
-    within: int
-
-    def may_be_of(self, recorded: int) -> bool:
-        """Return whether it may be one of so many recorded sums: `1 - a` of floats is none."""
-        return self.around < recorded
-
-    def must_be_of(self, recorded: int, written: int) -> bool:
-        """Return whether so many recorded sums, of those that are written, cannot all be others."""
-        return written - 1 - self.within < recorded
-
-
-def _sums(story: Story, finding: Finding) -> list[_AddedInCode]:
-    """Return the sums on the lines of a finding, with those that add a number by itself: `loss + 1e-8`."""
-    try:
-        tree = read_source(story.file(finding.span.file)).tree
-    except SourceError:
-        return []
-    span = finding.span
-    inside: dict[ast.AST, list[ast.AST]] = {}
-    for node in ast.walk(tree):
-        if span.line <= getattr(node, "lineno", 0) <= max(span.end_line, span.line) and _is_sum(node):
-            inside[node] = [one for one in _computed_into(node) if _is_sum(one)]
-    return [
-        _AddedInCode(
-            any(isinstance(getattr(side, "operand", side), ast.Constant) for side in _operands(node)),
-            sum(node in below for below in inside.values()), len(below),
+    def __init__(self, nodes: Sequence[Node], once: bool) -> None:
+        self.nodes = nodes
+        self.first = sum(node.constant == "first" for node in nodes)
+        # A number from which a term is taken has a node of its own.
+        self.second = sum(
+            node.constant == "second" or (plain(node.op) == "rsub" and len(node.inputs) == 1) for node in nodes
         )
-        for node, below in inside.items()
-    ]  # fmt: skip
+        self.groups = [*Counter((node.at.stack, node.at.iteration) for node in nodes).values()]
+        self.once = once
 
+    def has_constant(self, written: Sequence[Written]) -> bool:
+        """Return whether more operands have no graph than what is no term can explain."""
+        most = {"first": 0.0, "second": 0.0}
+        for one in written:
+            if one.kind != "number":
+                most[one.operand] += self._most(one)
+            else:
+                most["second"] += sum(one.may_be_of(recorded) for recorded in self.groups)
+        return self.first > most["first"] or self.second > most["second"] or self._lacks_sums(written)
 
-def _is_sum(node: ast.AST) -> bool:
-    return isinstance(node, (ast.BinOp, ast.AugAssign)) and isinstance(node.op, (ast.Add, ast.Sub))
+    def _lacks_sums(self, written: Sequence[Written]) -> bool:
+        """Return whether terms that stand there were added to a number without a node."""
+        if not self.once or any(one.repeated or one.length is None for one in written if one.kind == "start"):
+            return False
+        # A sum that none of these goes into may be one of numbers.
+        around = [one for one in written if one.kind != "start"]
+        if any(not one.within for one in around):
+            return False
+        lengths = [one.length or 0 for one in written if one.kind == "start"]
+        return bool(lengths) and len(self.nodes) < len(self.groups) * (sum(lengths) + len(around))
 
+    def _most(self, one: Written) -> float:
+        """Return how often a sum may have added what is no term."""
+        if one.kind == "term":
+            return 0
+        if one.repeated or not self.once:
+            return math.inf
+        return self._begun(one.loops) if one.kind == "begun" else len(self.groups)
 
-def _operands(node: ast.AST) -> tuple[ast.expr, ...]:
-    if isinstance(node, ast.BinOp):
-        return node.left, node.right
-    if isinstance(node, ast.AugAssign):
-        return (node.value,)
-    return (node.operand,) if isinstance(node, ast.UnaryOp) else ()
+    def has_no_constant(self, written: Sequence[Written], every: bool, number: bool) -> bool:
+        """Return whether what is no term must be all that has no graph.
 
+        `every` says that each of the sums has a node, `number` that a term without graph may be a number.
+        """
+        kinds = {one.kind for one in written}
+        if not self.once or any(one.repeated for one in written if one.kind != "term") or "unknown" in kinds:
+            return False
+        if "begun" in kinds:
+            return len(written) == 1 and every and self.first + self.second <= self._begun(written[0].loops)
+        if "start" in kinds:
+            return not self.first and self._only_starts(written, number)
+        musts = [one for one in written if one.kind == "number"]
+        least = sum(one.must_be_of(recorded, len(written)) for one in musts for recorded in self.groups)
+        return self.first + self.second <= least
 
-def _computed_into(node: ast.AST) -> Iterator[ast.expr]:
-    """Yield the operations whose graph an operation has: no call is between, which could leave it out."""
-    for operand in _operands(node):
-        yield operand
-        yield from _computed_into(operand)
+    def _only_starts(self, written: Sequence[Written], number: bool) -> bool:
+        """Return whether each sum was begun with the number that it starts from, and all else was added to a graph.
+
+        A constant that stands first is the first operand of the next sum. One that is a number adds to the start: then
+        the sums are fewer than the terms.
+        """
+        starts = [one for one in written if one.kind == "start"]
+        evaluated = len(self.groups)
+        if self.second != evaluated * sum(one.kind in ("start", "number") for one in written):
+            return False
+        others = len(written) - len(starts)
+        lengths = [one.length for one in starts]
+        if None not in lengths:
+            return len(self.nodes) == evaluated * (sum(length or 0 for length in lengths) + others)
+        return len(starts) == 1 and not number and len(self.nodes) > evaluated * others
+
+    def _begun(self, loops: int) -> int:
+        """Return how often something began anew in front of so many loops around the lines."""
+        return len(
+            {(node.at.stack, node.at.iteration[: max(len(node.at.iteration) - loops, 0)]) for node in self.nodes}
+        )
