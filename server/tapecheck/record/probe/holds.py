@@ -15,7 +15,7 @@ import itertools
 import sys
 import weakref
 from types import CellType, FrameType, FunctionType, MethodType, ModuleType
-from typing import TYPE_CHECKING, Collection, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple, Union
+from typing import TYPE_CHECKING, Callable, Collection, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple, Union
 
 from .effort import LOOKUP, NODE, OBJECTS_A_UNIT, WRITTEN_NODE, Effort, cpu_seconds
 from .graph import Reader
@@ -42,6 +42,11 @@ _MEASURING, _WITHOUT_KEPT = 1_000_000, 0.4
 _OF_LATER_RUNS = 0.3
 _SEEN_BEFORE_TRAINING = 3
 _Cached = type(functools.lru_cache(lambda: None))
+# What a class may have under a name that keeps something, and how the function within a method of the class is read.
+_OF_CLASSES = (list, dict, set, tuple, collections.deque, FunctionType, _Cached)
+_PLAIN_FUNCTION: Dict[type, Callable[[object], object]] = {
+    kind: vars(kind)["__func__"].__get__ for kind in (staticmethod, classmethod)
+}
 # Values in which nothing can be found; data sets are full of them.
 _PLAIN = frozenset({int, float, str, bytes, complex, bool, type(None)})
 # The dictionaries of a module whose entries are found as its attributes.
@@ -421,8 +426,7 @@ class HoldFinder(Holds):
         elif is_a(value, dict):
             yield from self._of_dict(value, holder)
         elif is_a(value, FunctionType):
-            for name, cell in zip(value.__code__.co_freevars, value.__closure__ or ()):
-                yield from _cell(name, cell)
+            yield from self._of_function(value, holder)
         elif is_a(value, MethodType):
             yield value.__self__, holder
         elif is_a(value, _Cached):
@@ -437,6 +441,21 @@ class HoldFinder(Holds):
         elif libraries and not module_of(kind).startswith(_NOT_FOLLOWED):
             for name, item in list(members(value).items()):
                 yield item, _attribute(holder, name)._replace(foreign=True)
+
+    def _of_function(self, function: FunctionType, holder: Holder) -> Iterator[Tuple[object, Holder]]:
+        """Yield what a function has between its calls: closed-over variables, defaults, attributes, what it wraps."""
+        code = function.__code__
+        for name, cell in zip(code.co_freevars, function.__closure__ or ()):
+            yield from _cell(name, cell)
+        if not self.sources.is_user(code.co_filename):
+            return
+        defaults = function.__defaults__ or ()
+        named = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
+        begins = (code.co_filename, code.co_firstlineno)
+        for name, value in (*zip(named, defaults), *(function.__kwdefaults__ or {}).items()):
+            yield value, Holder(name, name, False, False, code.co_name, None, scope=begins)
+        for name, value in list(members(function).items()):
+            yield value, holder if name == "__wrapped__" else _attribute(holder, name)
 
     def _of_items(self, value: Collection[object], holder: Holder) -> Iterator[Tuple[object, Holder]]:
         """Yield the elements of a sequence or set; of a long one those at its ends."""
@@ -514,8 +533,9 @@ class HoldFinder(Holds):
         for base in bases_of(kind):
             if self._is_user(base):
                 for name, item in list(namespace(base).items()):
-                    if is_a(item, list, dict, set, tuple, collections.deque, _Cached, self.torch.Tensor):
-                        yield item, _attribute(holder, name)
+                    value = _PLAIN_FUNCTION[type(item)](item) if type(item) in _PLAIN_FUNCTION else item
+                    if is_a(value, *_OF_CLASSES, self.torch.Tensor):
+                        yield value, _attribute(holder, name)
 
     def _of_module(self, module: ModuleType) -> Iterator[Tuple[object, Holder]]:
         """Yield the variables of one of the program's own modules."""
