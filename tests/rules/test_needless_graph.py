@@ -1231,3 +1231,40 @@ def test_what_a_generator_computes_belongs_to_the_loop_that_goes_over_it(body: s
     assert lines(program) == [f"for {target} in predictions(torch.randn(6, 5, 4)):"]
     learns = program.replace("hits += out.argmax(1).sum().item()", "out.sum().backward()")
     assert not lines(learns)
+
+
+ONCE = {
+    "counted": "for _ in range(1):\n    BODY",
+    "left": "while True:\n    BODY\n    break",
+    "left for": "for _ in range(5):\n    BODY\n    break",
+    "condition": "again = True\nwhile again:\n    BODY\n    again = False",
+    "nested": "for _ in range(1):\n    for _ in range(1):\n        BODY",
+    "returned": "once()",
+}
+
+
+@pytest.mark.parametrize("outer", ("for step in range(4):", "while len(seen) < 4:"))
+@pytest.mark.parametrize("kind", ONCE)
+def test_a_loop_within_that_goes_round_once_hides_nothing(kind: str, outer: str) -> None:
+    def program(body: str) -> str:
+        inner = ONCE[kind].replace("    BODY", "    " + body)
+        once = f"def once():\n    for _ in range(3):\n        {body}\n        return\n\n\n"
+        loop = "\n".join(f"    {line}" for line in inner.splitlines())
+        return f"{HEAD}{once}train()\nseen = []\n{outer}\n{loop}\n"
+
+    told = found(program("seen.append(model(torch.randn(5, 4)).argmax().item())"))
+    head = program("").splitlines().index(outer) + 1
+    assert [(one.span.line, one.certain) for one in told] == [(head, True)]
+    # The same loop that trains, and one whose graphs nobody builds.
+    step = "optimizer.zero_grad(); model(torch.randn(5, 4)).sum().backward(); seen.append(optimizer.step())"
+    assert found(program(step)) == []
+    assert found(program("seen.append(model.eval())")) == []
+
+
+def test_the_loop_within_is_told_where_it_may_go_round_again() -> None:
+    text = (
+        "import gym\n" + HEAD + "env = gym.make('x')\nstate = env.reset()\nfor step in range(4):\n    while True:\n"
+        "        state, done = env.step(model(torch.as_tensor(state)).argmax().item())\n        if done:\n            break\n"
+    )
+    (one,) = found(text)
+    assert one.span.line == text.splitlines().index("    while True:") + 1

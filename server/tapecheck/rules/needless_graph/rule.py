@@ -46,15 +46,18 @@ class NeedlessGraph(Rule):
                 unused[key] = reading, found
         used = _in_use(readings, {key: loops[key] for key in unused})
         trained = _trained(readings)
-        needed = _calls_in_use(loops, {span for span, _ in unused.keys() - used})
-        cutting = _cutting(readings) if unused.keys() - used else set()
+        left = unused.keys() - used
+        # A loop that goes round once in one way is told of by itself where it goes round again in another.
+        left -= {key for key in left if unused[key][1].inner in left}
+        needed = _calls_in_use(loops, {span for span, _ in left})
+        cutting = _cutting(readings) if left else set()
         told: dict[Span, Finding] = {}
         for key, (reading, found) in unused.items():
             # One that trains does so once a condition is met that no iteration seen here has met.
-            is_told = key not in used and (key[0] in trained or not found.loop.event.trains)
+            is_told = key in left and (key[0] in trained or not found.loop.event.trains)
             if not is_told or _is_no_waste(readings, reading, found.loop, found.node, cutting):
                 continue
-            if key[0] not in told and not _within_another(reading, found, unused.keys() - used):
+            if key[0] not in told and not _within_another(reading, found, left):
                 calls = trained.get(key[0], set()) | needed.get(key[0], set())
                 told[key[0]] = self._finding(reading, found, calls)
         return [*told.values(), *self._of_passes(readings, told.keys())]
@@ -295,12 +298,14 @@ _LoopBuilt = tuple[Reading, LoopRun, list[int]]
 class _Unused:
     """A run of a loop whose graphs no backward walks; `node` is the last one of its first iteration.
 
-    `certain` says that some of them lead to parameters which are known to require grad.
+    `certain` says that some of them lead to parameters which are known to require grad, `inner` where the loop around
+    the node stands that goes round once in each of these iterations, if there is one.
     """
 
     loop: LoopRun
     node: Node
     certain: bool
+    inner: _Key | None = None
 
 
 def _switched_off(readings: Sequence[Reading], at: Site) -> bool:
@@ -336,7 +341,8 @@ def _unused(reading: Reading, loop: LoopRun, built: Sequence[int], backwards: se
         return None
     first = iteration_in(nodes[own[0]].at, loop)
     last = [node for node in own if iteration_in(nodes[node].at, loop) == first][-1]
-    return _Unused(loop, nodes[last], bool(certain))
+    inner = next(_loops_within(reading, nodes[last].at), loop).event.at
+    return _Unused(loop, nodes[last], bool(certain), (inner.span, inner.stack) if inner != loop.event.at else None)
 
 
 def _evaluated(reading: Reading, built: Sequence[int]) -> bool:
@@ -381,11 +387,17 @@ def _first_undecided(reading: Reading) -> int | None:
 
 
 def _innermost(reading: Reading, site: Site) -> int | None:
-    """Return the innermost loop around a place that is not a part of a forward pass, and has an end: the loop of a
-    generator has none where the loop that goes over the generator was seen to do enough.
+    """Return the innermost loop around a place that goes round more than once."""
+    return next((loop.id for loop in _loops_within(reading, site) if loop.iterations > 1), None)
+
+
+def _loops_within(reading: Reading, site: Site) -> Iterator[LoopRun]:
+    """Yield the loops around a place, innermost first, that are no part of a forward pass and have an end: the loop of
+    a generator has none where the loop that goes over the generator was seen to do enough.
     """
-    loops = reversed(reading.loops_around(site))
-    return next((loop.id for loop in loops if not loop.event.inside_forward and loop.end is not None), None)
+    for loop in reversed(reading.loops_around(site)):
+        if not loop.event.inside_forward and loop.end is not None:
+            yield loop
 
 
 def _used(reading: Reading, loop: LoopRun, built: list[int]) -> bool:
