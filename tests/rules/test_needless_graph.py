@@ -1264,7 +1264,8 @@ def test_a_loop_within_that_goes_round_once_hides_nothing(kind: str, outer: str)
 def test_the_loop_within_is_told_where_it_may_go_round_again() -> None:
     text = (
         "import gym\n" + HEAD + "env = gym.make('x')\nstate = env.reset()\nfor step in range(4):\n    while True:\n"
-        "        state, done = env.step(model(torch.as_tensor(state)).argmax().item())\n        if done:\n            break\n"
+        "        state, done = env.step(model(torch.as_tensor(state)).argmax().item())\n"
+        "        if done:\n            break\n"
     )
     (one,) = found(text)
     assert one.span.line == text.splitlines().index("    while True:") + 1

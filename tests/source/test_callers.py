@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import random
+import tokenize
 from pathlib import Path
 
 import pytest
@@ -26,6 +29,39 @@ def _callers(path: Path) -> Callers:
     ],
 )
 def test_a_function_is_named_by_those_that_import_its_file(text: str, named: bool, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").touch()
+    library = tmp_path / "library.py"
+    library.write_text(EVALUATION)
+    (tmp_path / "main.py").write_text(text)
+    assert _callers(library).may_name("evaluate", method=False) is named
+
+
+PIECES = (
+    "evaluate(1, 2)",
+    "# evaluate(1, 2)",
+    "'# evaluate'",
+    '"it\'s # evaluate"',
+    "'\\'# evaluate'",
+    "x = 1  # was: evaluate",
+    '"""one \' # \n evaluate"""',
+    "'''two \" \n# evaluate\n'''",
+    "y = '#'  # evaluate 'later'",
+    'z = "\'"',
+    "print('#', \"'\", evaluate)",
+    "# it's a comment",
+    '# """ evaluate',
+    "w = r'\\# evaluate'",
+    "f'{evaluate}#'",
+    "v = ''",
+)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_is_commented_out_names_nothing(seed: int, tmp_path: Path) -> None:
+    draw = random.Random(seed)
+    text = "import library\n" + "".join(piece + "\n" for piece in draw.choices(PIECES, k=draw.randint(1, 3)))
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    named = any("evaluate" in token.string for token in tokens if token.type != tokenize.COMMENT)
     (tmp_path / "pyproject.toml").touch()
     library = tmp_path / "library.py"
     library.write_text(EVALUATION)

@@ -21,6 +21,13 @@ _MOST_WORDS = 2_000_000
 """Words that are kept, of all files together."""
 _MOST_BYTES = 1_000_000
 _WORD = re.compile(r"[^\W\d]\w*")
+_COMMENT = re.compile(
+    r'''"""(?:[^"\\]|\\.|"(?!""))*"""|'''
+    r"""'''(?:[^'\\]|\\.|'(?!''))*'''|"""
+    r""""(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|(?P<comment>\#[^\n]*)""",
+    re.DOTALL,
+)
+"""A comment, or a text, in which a # begins none."""
 _SWITCHES = frozenset(("no_grad", "inference_mode", "set_grad_enabled", "enable_grad"))
 """Names by which a program switches recording on and off."""
 
@@ -108,7 +115,7 @@ class Callers:
 
     def _words_of(self, path: str) -> Iterable[str]:
         if path in self._open:
-            return _WORD.findall(self._open[path])
+            return _words(self._open[path])
         try:
             stat = Path(path).stat()
             stamp = (stat.st_mtime_ns, stat.st_size)
@@ -116,9 +123,14 @@ class Callers:
             if known is not None:
                 return known
             text = Path(path).read_bytes()[:_MOST_BYTES].decode(errors="replace")
-            return _WORDS.put(path, stamp, frozenset(_WORD.findall(text)))
+            return _WORDS.put(path, stamp, _words(text))
         except (OSError, ValueError):
             return ()
+
+
+def _words(text: str) -> frozenset[str]:
+    """Return the words of a file, without those of its comments: what is commented out calls nothing."""
+    return frozenset(_WORD.findall(_COMMENT.sub(lambda found: "" if found["comment"] else found[0], text)))
 
 
 def _lines_naming(source: Source, name: str) -> Iterator[int]:
