@@ -247,3 +247,60 @@ def test_the_first_backward_of_compiled_code_lets_later_ones_retain(
     program = COMPILED.format(backend=backend, later=later, last=last)
     found = check(from_text(program, "train.py")).findings
     assert [finding.span.line for finding in found if finding.code == "TAPE301"] == lines
+
+
+KEPT = """\
+import pickle
+from torch.utils.data import Dataset
+
+
+class Kept(Dataset):
+    def __init__(self):
+        self.items = pickle.load(open("a", "rb"))
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        one = self.items[index]
+        return one[0].to("cpu"), one[1]
+
+
+"""
+BATCHES = {
+    "loader": ("from stuff import dataset\n", "DataLoader(dataset, batch_size=4)"),
+    "given": ("from stuff import batches\n", "batches()"),
+    "pickled": (KEPT, "DataLoader(Kept(), batch_size=4)"),
+}
+SHAPED = (
+    "view(-1, 4)", "reshape(-1, 4)", "flatten(1)", "unsqueeze(1)", "squeeze(1)", "permute(1, 0)", "transpose(0, 1)",
+    "narrow(0, 0, 1)", "repeat(1, 2)", "expand(4, 4)", "clamp(0, 1)", "pow(2)", "mul(2.0)", "sum(1)", "mean(-1)",
+    "view(-1, 4).float()", "cuda().view(-1, 4)", "view(len(y), -1)", "reshape(size)",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("source", BATCHES)
+@pytest.mark.parametrize("shaped", SHAPED)
+def test_what_a_batch_is_shaped_to_has_no_graph(source: str, shaped: str) -> None:
+    head, batches = BATCHES[source]
+
+    def program(*lines: str) -> str:
+        return (
+            f"import torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader\n{head}"
+            "size = (-1, 4)\nmodel = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))\n"
+            f"optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nfor x, y in {batches}:\n"
+            + "".join(f"    {line}\n" for line in lines)
+        )
+
+    step = ("optimizer.zero_grad()", "loss.backward(retain_graph=True)", "optimizer.step()")
+    told = codes(program(f"loss = nn.functional.cross_entropy(model(x.{shaped}), y)", *step))
+    assert told == ["TAPE301"]
+    # What is asked for its own gradient has a graph, which this walks twice.
+    asked = f"h = x.requires_grad_().{shaped}.exp()"
+    assert codes(program(asked, "loss = model(h).sum()", *step[:2], "h.sum().backward()", step[2])) == []
+    # Nobody knows what a method of another name gives.
+    assert codes(program("loss = nn.functional.cross_entropy(model(x.tokens(4)), y)", *step)) == []
+
+
+def codes(text: str) -> list[str]:
+    return [finding.code for finding in check(from_text(text, "train.py")).findings]

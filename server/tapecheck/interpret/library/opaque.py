@@ -448,7 +448,7 @@ def _computed(
         result.part_of = Whole(within=whole)
     elif function.part_of.attr in _LOOKS_UP:
         result.part_of = Whole(within=function.part_of.within)
-    result.data = result.data and _gives_data(torch, function, values, passed)
+    result.data = (result.data or not values) and _gives_data(torch, function, values, passed)
     result.assumed = function.assumed
     result.returned = not result.data and (function.returned or len(values) > 0)
     made_of = [*values, owner] if owner is not None and owner.returned else values
@@ -521,7 +521,7 @@ def _gives_data(torch: Torch, function: Unknown, values: Sequence[Tensor | Unkno
     """Return whether a call certainly gives data: data goes into a model as well, so only a method of data does."""
     if not function.data or not function.part_of.attr or any(map(_computes, passed)):
         return False
-    return not values or torch.facts.op(function.part_of.attr) is not None
+    return torch.facts.op(function.part_of.attr) is not None
 
 
 def _without_parameters(torch: Torch, part: Unknown) -> bool:
