@@ -38,6 +38,7 @@ from tapecheck.rules.needless_graph.facts import NeedlessGraphFacts
 from tapecheck.rules.needless_graph.rule import NeedlessGraph
 from tapecheck.rules.needless_retain_graph.rule import NeedlessRetainGraph
 from tapecheck.rules.overwritten_output.rule import OverwrittenOutput
+from tapecheck.rules.scaled_gradient_read.rule import ScaledGradientRead
 from tapecheck.rules.stale_gradient.facts import beside
 from tapecheck.rules.stale_gradient.rule import StaleGradient
 from tapecheck.rules.untrained_parameter.rule import UntrainedParameter
@@ -301,6 +302,9 @@ def _explains(story: Story, confirmed: Finding, found: Finding) -> bool:
         return True
     if {confirmed.code, found.code} == {BackwardWithoutGraph.code, MissingCreateGraph.code}:
         return story.at(confirmed.span, found.span)
+    if confirmed.code == found.code == ScaledGradientRead.code:
+        # What reads them first is told of.
+        return True
     if confirmed.code == found.code == StaleGradient.code:
         # Of several backward calls that add to the same used gradients one is reported.
         return any(story.at(place, found.span) for place in beside(confirmed.facts))

@@ -11,6 +11,7 @@ from tapecheck.record.cuts import made_leaf, only_cut
 from tapecheck.record.decided import verdict_on
 from tapecheck.record.ends import raised_in, raised_text
 from tapecheck.record.raised import UNUSED, codes_of
+from tapecheck.record.scaled import scaled
 from tapecheck.record.story import Story
 from tapecheck.record.words import names_text, steps_text
 from tapecheck.rules import ALL, RAISING, Evidence, Finding, Label
@@ -105,7 +106,7 @@ def found_by_run(story: Story) -> list[Finding]:
     lost = {name for one in cleared for name in one.facts.parameters}
     if starved is not None and not set(starved.facts.parameters) <= lost:
         found.append(starved)
-    return merged(found + cleared + _frozen(story))
+    return merged(found + cleared + _frozen(story) + list(scaled(story)))
 
 
 def _is_seen(story: Story, finding: Finding) -> bool:

@@ -24,6 +24,8 @@ class Gradients:
     """
     scales: list[tuple[Site, int, float]] = field(default_factory=list)
     """The scale that was on the gradients of an optimizer, by number, where a line ran."""
+    scaled: list[tuple[bool, Site, float]] = field(default_factory=list)
+    """Where gradients that were still scaled were stepped with, or else limited in their size, and the scale."""
     frozen_groups: list[tuple[Site, int, int]] = field(default_factory=list)
     """Where an optimizer with groups that were frozen as a whole was made (where that is not known, where the
     program ended), how many parameters stood in them, and at how many steps.
@@ -45,6 +47,8 @@ class Gradients:
         match name:
             case "gradient-scale":
                 self.scales.append((at, number, exact))
+            case "scaled-step" | "scaled-change":
+                self.scaled.append((name == "scaled-step", at, exact))
             case "stale-gradient":
                 self.stale.append((number, at))
             case "gradient-again":

@@ -107,7 +107,9 @@ class Discarded(GradientsDiscarded):
 
     def line_runs(self, lines: ThreadLines, place: Place) -> None:
         """Note how gradients are before a watched line runs: what it makes of them may be for no step."""
-        if place.clears or self.lines.get(place, 0) >= _CALLS or lines.after_backward is not None:
+        unscaled = self.recorder.unscaled
+        armed = lines.after_backward is not None and lines.after_backward != unscaled.line_ran
+        if place.clears or self.lines.get(place, 0) >= _CALLS or armed:
             return
         before = {id(p): _version(p) for p in self._parameters()}
         if before:
@@ -115,7 +117,10 @@ class Discarded(GradientsDiscarded):
             thread = self._thread()
             self._settle(thread)
             thread.open = _Open((place, lines.iteration()), self._call(), before)
-            lines.after_backward = self.after_backward
+            if lines.after_backward is None:
+                lines.after_backward = self.after_backward
+            else:
+                unscaled.then = self.after_backward
 
     def after_backward(self) -> None:
         """Note what the last backward has added before any line runs that may clear it, by whatever name."""

@@ -268,6 +268,7 @@ class Changes(InPlaceChanges):
             watched.own = watched.plain and type(optimizer).__module__.startswith("torch.optim.")
         recorder.reader.values.allow()
         recorder.discarded.before_step(params, evaluates)
+        recorder.unscaled.before_step(optimizer, watched.number, watched.own)
         recorder.gradients.before_step(watched.number, optimizer, params, evaluates)
         if watched.plain:
             self._steps(watched, params)

@@ -35,6 +35,7 @@ from .scaling import Scaling
 from .seeded import Seeded
 from .sources import Extent, Sources
 from .tracing import Tracer
+from .unscaled import Unscaled
 from .unused import Unused
 from .values import TensorRef, version_of
 from .walks import Walks
@@ -82,6 +83,7 @@ class Recorder(Recording, Listener):
         self.hidden = HiddenLoops(self)
         self.unused = Unused(self)
         self.scaling = Scaling(self)
+        self.unscaled = Unscaled(self)
         self.rests = self.tracer.rests = Rests(self.tracer, self)
 
     # Life
@@ -366,6 +368,7 @@ class Recorder(Recording, Listener):
         self.retained.write()
         self.unused.write()
         self.scaling.write()
+        self.unscaled.write()
         self.reached.write()
         for leaf, (steps, with_gradient) in self.changes.gradients.items():
             if steps and not with_gradient:

@@ -9,7 +9,7 @@ import threading
 import weakref
 from contextlib import AbstractContextManager
 from types import FrameType, ModuleType, TracebackType
-from typing import TYPE_CHECKING, Dict, Iterator, List, Mapping, Optional, Protocol, Set, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, Mapping, Optional, Protocol, Set, Tuple
 
 from .bounds import Bounds
 from .children import Process
@@ -197,6 +197,20 @@ class GradientsUsed(Protocol):
     def after_step(self, number: int, params: List[Tensor]) -> None: ...
 
 
+class ScaledGradients(Protocol):
+    """The gradients that are still multiplied by a scale; `then` is what else is looked at before the next line."""
+
+    then: Optional[Callable[[], None]]
+
+    def before_backward(self, roots: List[Root]) -> None: ...
+
+    def after_backward(self) -> None: ...
+
+    def line_ran(self) -> None: ...
+
+    def before_step(self, optimizer: Optimizer, number: int, plain: bool) -> None: ...
+
+
 class GradientsDiscarded(Protocol):
     """The gradients that no step uses; `given` are the parameters that the first calls from a place have added to."""
 
@@ -274,6 +288,7 @@ class Recording(Protocol):
     hidden: Rounds
     gradients: GradientsUsed
     discarded: GradientsDiscarded
+    unscaled: ScaledGradients
     retained: RetainedGraphs
     unused: UnusedGraphs
     seeded: Comparison

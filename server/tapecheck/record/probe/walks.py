@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Dict, List, Optional, Set, Tuple
 
 from .effort import cpu_seconds
 from .graph import NewLeaf
+from .guard import Guard
 from .hooks import nodes_of
 from .lines import ThreadLines, iterations
 from .names import describe
@@ -78,6 +79,7 @@ class Walks(BackwardCalls):
             if accumulates:
                 recorder.gradients.before_backward((lines.place, lines.iteration()))
                 recorder.discarded.before_backward((lines.place, lines.iteration()))
+                recorder.unscaled.before_backward(roots)
                 lines.before_clearing = recorder.discarded.before_clearing
                 lines.after_backward = self._look_back
             call = (user.f_code, user.f_lineno, user.f_lasti)
@@ -96,6 +98,8 @@ class Walks(BackwardCalls):
         """Look at what the last backward has left."""
         self.recorder.gradients.after_backward()
         self.recorder.discarded.after_backward()
+        with Guard(self.recorder):
+            self.recorder.unscaled.after_backward()
 
     def _write(
         self,
