@@ -49,6 +49,8 @@ _PLAIN_FUNCTION: Dict[type, Callable[[object], object]] = {
 }
 # Values in which nothing can be found; data sets are full of them.
 _PLAIN = frozenset({int, float, str, bytes, complex, bool, type(None)})
+# Of these types nothing is found in what is empty: a module has eight such dictionaries of hooks.
+_MAY_BE_EMPTY = frozenset({dict, collections.OrderedDict, list, tuple, set, frozenset, collections.deque})
 # The dictionaries of a module whose entries are found as its attributes.
 _OF_MODULES = ("_parameters", "_modules", "_buffers", "_forward_hooks", "_forward_pre_hooks")
 # Libraries whose objects hold data, or nothing of the program's.
@@ -405,11 +407,9 @@ class HoldFinder(Holds):
             if depth >= _MAX_DEPTH or id(value) in seen:
                 continue
             seen.add(id(value))
-            queue.extend(
-                (child, inner, depth + 1)
-                for child, inner in self._children(value, holder, libraries)
-                if not self._plain(child)
-            )
+            for child, inner in self._children(value, holder, libraries):
+                if not _is_nothing(child) and not self._plain(child):
+                    queue.append((child, inner, depth + 1))
         self.looked_up += _MAX_LOOKUPS - budget
         queue.clear()
         scopes.clear()
@@ -518,6 +518,8 @@ class HoldFinder(Holds):
         """Yield what a module or an object of the user's has itself; of a module's parameters those with a graph."""
         own = members(value)
         for name, item in list(own.items()):
+            if _is_nothing(item):
+                continue
             if name in _OF_MODULES and is_a(item, dict):
                 for inner_name, inner in list(entries_of(item)):
                     # A parameter that was changed in place outside `no_grad` has a graph; it is no leaf any more.
@@ -630,6 +632,12 @@ def _cell(name: str, cell: CellType) -> Iterator[Tuple[object, Holder]]:
         yield cell.cell_contents, Holder(name, name, False, False, "", None)
     except ValueError:
         return
+
+
+def _is_nothing(value: object) -> bool:
+    """Return whether nothing can be found in a value, as its type and length tell: no code of the program's is run."""
+    kind = type(value)
+    return kind in _PLAIN or (kind in _MAY_BE_EMPTY and not value)
 
 
 def _inside_forward(place: Place) -> bool:
