@@ -334,3 +334,24 @@ def test_what_is_worked_out_from_a_length_decides_nothing(source: str, monkeypat
 def test_what_has_one_element_however_many_there_are_goes_round_once(form: str, source: str) -> None:
     text = f"{HEAD}{SOURCES[source]}\nn = len(xs)\nout = (w * w).sum()\nfor part in {form}:\n    out.backward()\n"
     assert not check(from_text(text, "run.py")).findings
+
+
+LISTS = ["list of", "tuple of", "comprehension", "filled", "times", "zipped", "numbered"]
+PARTS = ["last, both ends", "first of all", "up to one", "iterated", "one batch", "last of a list"]
+
+
+@pytest.mark.parametrize("source", LISTS)
+def test_a_part_of_a_list_is_as_long_as_the_list_says(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    head = f"{HEAD}import itertools\n{SOURCES[source]}\nn = len(xs)\nout = (w * w).sum()\n"
+    forms = PARTS if source == "filled" else [*PARTS, "last", "last, by name", "from the end", "iterated to the end"]
+    texts = {name: f"{head}for part in {COMPUTED[name]}:\n    out.backward()\n" for name in forms}
+    assert {name for name, text in texts.items() if any(_passes(text, one, monkeypatch) for one in LENGTHS)} == {*forms}
+    assert {name for name, text in texts.items() if _is_sure(text)} == set()
+
+
+@pytest.mark.parametrize("source", LISTS)
+@pytest.mark.parametrize("part", ["xs[1:]", "xs[:-1]", "xs[n // 2 - 3:]", "xs[::2]", "xs"])
+def test_a_part_that_grows_with_its_list_goes_round_twice(part: str, source: str) -> None:
+    text = f"{HEAD}{SOURCES[source]}\nn = len(xs)\nout = (w * w).sum()\nfor part in {part}:\n    out.backward()\n"
+    (found,) = [one for one in check(from_text(text, "run.py")).findings if one.severity == "error"]
+    assert (found.code, found.certain) == ("TAPE101", True)

@@ -103,8 +103,8 @@ class Container(BaseValue):
         if self.more & BEYOND:
             length = _length_of(self, len(self.items), self.more)
             # It is settled on first: what asks for the length within the loop gets the number that the loop goes by.
-            most = machine.guessed(length, node, max(limits.LOOP_BOUND, len(self.items)))
-            return None if length.bounds is None else most
+            machine.guessed(length, node, max(limits.LOOP_BOUND, len(self.items)))
+            return if_asked(length)
         size = size_of(self, len(self.items), self.more)
         if not isinstance(size, Unknown):
             return len(self.items)
@@ -241,10 +241,18 @@ class List(Container):
         known = known_slice(parts)
         if known is not None:
             rest = self.more & PICKED if self._has_all_of(known) else self.more
-            return sliced(machine, self.items[known], parts, rest, node)
+            made = sliced(machine, self.items[known], parts, rest, node)
+            return measured(made, self._length_of_part(machine, index, node)) if made.more & BEYOND else made
         known = known_slice([self._bound(machine, part, node) for part in parts[:2]] + parts[2:])
-        rest = self.more | MORE
-        return sliced(machine, self.items[:] if known is None else self.items[known], parts, rest, node)
+        chosen = self.items[:] if known is None else self.items[known]
+        made = sliced(machine, chosen, parts, self.more | MORE, node)
+        return measured(made, self._length_of_part(machine, index, node))
+
+    def _length_of_part(self, machine: Interpreter, index: slice, node: ast.AST) -> Unknown:
+        """Return how many elements a slice has, worked out from how many the list has."""
+        length = Unknown.whole("len")
+        length.parts = ("part", self.size(machine, node), index.start, index.stop, index.step)
+        return length
 
     def _has_place(self, index: Value) -> bool:
         """Return whether a number that nobody knows already stands for a place in the list."""
