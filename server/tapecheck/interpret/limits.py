@@ -151,6 +151,10 @@ SURE_ITERATIONS = 2
 """Iterations that a loop is taken to have whose length is not visible: for one alone nobody writes a loop."""
 BATCHES_BOUND = 12
 """Batches, likewise, of a loader: what is done every second, third, fourth or sixth time is done in each epoch."""
+LONGER_LENGTH = 100_003
+"""Elements, likewise, where a loop has no iteration with fewer: it goes over one in so many of them."""
+LONGER_SHARE = 8
+"""Times that what is left of the work is more than a way took that is run again with so many."""
 OTHER_LENGTHS = (3, 1_009)
 """Elements, likewise, in ways that try whether a finding hangs on how many there are: few, and many that no small
 number divides.

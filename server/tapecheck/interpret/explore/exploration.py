@@ -88,6 +88,12 @@ class Run:
         return self.world.budget.work < 0
 
 
+def _is_run(tape: Tape) -> bool:
+    """Return whether a tape is that of a program that comes to its end, or fails in autograd."""
+    ended = next((one for one in reversed(tape.events) if isinstance(one, Raised) and not one.caught), None)
+    return tape.complete or (ended is not None and ended.exception == "RuntimeError")
+
+
 @dataclass(frozen=True, slots=True)
 class Measured:
     """The length that a path has settled on, and by how much what it compared was `apart`, by the id of the node."""
@@ -167,6 +173,8 @@ class Exploration:
     seen: Seen = field(default_factory=Seen)
     """What the tapes so far have shown."""
     turns: Turns = field(default_factory=Turns)
+    longer: int = 0
+    """How long what nobody knows the length of is, where the usual number leaves loops without rounds."""
     measured: list[tuple[Way, Tape, Measured]] = field(default_factory=list)
     """The ways that have reckoned with a length that nobody knows, with their tapes and what these compared."""
     passed_raises: set[Place] = field(default_factory=set)
@@ -291,6 +299,8 @@ class Exploration:
     def try_way(self, way: Way) -> None:
         """Run a way, keep its tape where that says something new, and queue the ways that follow from it."""
         run = self._run_way(way)
+        if way.turned is None:
+            run = self._long_enough(run)
         world, watcher = run.world, run.watcher
         self._note(run)
         watcher.settle(world)
@@ -315,6 +325,23 @@ class Exploration:
             self.wanted.log.append(self._explored(run, kept))
         world.writer.part()
 
+    def _long_enough(self, run: Run) -> Run:
+        """Return the first way as it is where what nobody knows the length of is so long that each loop has iterations
+        which goes over one in so many of them; as it was where no such length is found.
+        """
+        starved = run.world.choices.starved
+        if not starved or run.work * limits.LONGER_SHARE > self.budget.left:
+            return run
+        self.longer = limits.LONGER_LENGTH
+        other = self._run_way(run.way)
+        self.found.runs += 1
+        if not other.cut_short and other.world.choices.feeds(starved) and _is_run(other.world.writer.tape):
+            run, other = other, run
+        else:
+            self.longer = 0
+        other.world.writer.part()
+        return run
+
     def _run_way(self, way: Way) -> Run:
         """Run one way with the work that it may take, and charge it."""
         first = not way.policy.patterns
@@ -325,6 +352,7 @@ class Exploration:
         world.writer.tape.started, world.writer.tape.by_default = self.name, self.by_default
         world.writer.tape.uncalled = self.entry is not None and self.entry.uncalled
         world.choices.passes_failures = self.passes_failures
+        world.choices.longer = self.longer
         world.choices.passed_raises = self.passed_raises
         watcher = world.watcher = Watcher(self.project.project, self.told)
         started = world.budget.work

@@ -144,6 +144,13 @@ def _len(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 def make_range(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if not args:
         return Unknown("range")
+    made = _range_of(m, args, node)
+    if isinstance(made, Range):
+        m.world.choices.goes_over(node, len(made))
+    return made
+
+
+def _range_of(m: Engine, args: Args, node: ast.AST) -> Value:
     last = args[0] if len(args) == 1 else args[1]
     if (reckoned_with := _reckoned_range(m, args, node)) is not None:
         return reckoned_with

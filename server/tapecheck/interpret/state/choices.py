@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -90,6 +90,10 @@ class Choices:
         """Whether a graph can hang on a condition that comes round as often as an option says."""
         self.leaving: dict[ast.AST, bool] = {}
         """The conditions that lead out of a loop without another end, with that answer, while it is run a last time."""
+        self.longer = 0
+        """How long what nobody knows the length of is, where the usual number leaves loops without rounds."""
+        self._ranges: dict[Place, int] = {}
+        """The most numbers that each range has had."""
         self.lengths: list[Length] = []
         """The lengths that nobody knows and that the path has settled on."""
         self.passes_failures = False
@@ -151,13 +155,28 @@ class Choices:
     def length(self, usual: int) -> int:
         """Return the length that a path settles on for the next thing of which nobody knows how long it is."""
         if not self.policy.length:
-            return usual
+            return max(usual, self.longer)
         other = self.policy.length
         if other not in limits.OTHER_LENGTHS:
             return other
         other += len(self.lengths) * (2 if other < usual else limits.LENGTHS_APART)
         # What asks for every second one asks either way.
         return other + (other % 2 == (usual if usual == limits.BATCHES_BOUND else limits.LOOP_BOUND) % 2)
+
+    def goes_over(self, node: ast.AST, count: int) -> None:
+        """Note how many numbers a range has."""
+        span = self._position.span(node)
+        place = (span.file, span.line, span.column)
+        self._ranges[place] = max(count, self._ranges.get(place, 0))
+
+    @property
+    def starved(self) -> set[Place]:
+        """The ranges without any number, where the path has reckoned with lengths that nobody knows."""
+        return {place for place, most in self._ranges.items() if not most} if self.reckons else set()
+
+    def feeds(self, starved: Collection[Place]) -> bool:
+        """Whether some of these ranges have a number in this path."""
+        return any(self._ranges.get(place) for place in starved)
 
     @property
     def reckons(self) -> bool:
