@@ -24,8 +24,8 @@ second = torch.optim.SGD(other.parameters(), lr=0.1)
 {name} = torch.amp.GradScaler("cpu", init_scale=SCALE{enabled})
 
 
-def clipped(parameters):
-    nn.utils.clip_grad_norm_(parameters, 0.01)
+def clipped(parameters, limit=0.01):
+    nn.utils.clip_grad_norm_(parameters, limit)
 
 
 for step in range(7):
@@ -44,6 +44,8 @@ _RESTS = (
     "clipped(net.parameters())\n    {name}.unscale_(optimizer)\n    " + _UPDATE,
     "nn.utils.clip_grad_value_(net.parameters(), 0.001)\n    " + _UPDATE,
     "nn.utils.clip_grad_norm_(net.parameters(), 0.01)\n\n    {name}.unscale_(optimizer)\n    " + _UPDATE,
+    "nn.utils.clip_grad_norm_(net.parameters(), 0.001 * {name}.get_scale())\n    " + _UPDATE,
+    "limit = 0.001 * {name}.state_dict().get('scale', 1)\n    clipped(net.parameters(), limit)\n    " + _UPDATE,
     "for p in net.parameters():\n        p.grad.div_(4)\n    " + _UPDATE,
     "for p in net.parameters():\n        p.grad.div_(len(x))\n    {name}.unscale_(optimizer)\n    " + _UPDATE,
     "for p in net.parameters():\n        p.grad /= {name}.get_scale()\n    optimizer.step()",

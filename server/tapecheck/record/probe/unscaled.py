@@ -2,13 +2,15 @@
 
 Looked at in programs that name a GradScaler, around the first steps. Gradients that a line changes before the scaler
 has unscaled them are not wrong yet: to divide all by a number does as well before as after. A limit on their size
-shows itself, since they are as large as it each time, whatever they were before.
+shows itself, since they are as large as it each time, whatever they were before. A program that reads the scale may
+multiply the limit by it: nothing is said of limits there.
 """
 
 from __future__ import annotations
 
 import gc
 import math
+import re
 import weakref
 from typing import TYPE_CHECKING, Callable, Dict, List, NamedTuple, Optional, Tuple
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 NAME = "GradScaler"
 _SEARCHES, _STEPS, _LINES, _GRADIENTS, _NUMBERS = 3, 12, 64, 256, 1 << 20
+_READS_SCALE = re.compile(r"\bget_scale\b|\b_scale\b|['\"]scale['\"]")
 # So many changes are to end at one size, and to begin at others.
 _ALIKE, _SAME, _OTHER = 3, 1.001, 1.01
 
@@ -171,6 +174,8 @@ class Unscaled:
 
     def write(self) -> None:
         """Write where the size of scaled gradients was limited, at the end of the run."""
+        if any(_READS_SCALE.search(line) for text in self.recorder.sources.texts() for line in text.lines):
+            self._sizes.clear()
         for at, scale, sizes in self._sizes.values():
             if scale > 1 and (_is_limit(sizes, "norm") or _is_limit(sizes, "most")):
                 self.recorder.writer.event("Measure", at=at, name="scaled-change:0", value=scale, unit="times")
