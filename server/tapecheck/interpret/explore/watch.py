@@ -198,6 +198,17 @@ class Watcher:
             (side.effects | of_calls(side, present, shapes)) & _EVALUATING for side in (shape.body, shape.orelse)
         )
 
+    def clears(self, world: World, node: ast.If, env: Env) -> bool | None:
+        """Return the answer of an `if` with which alone gradients are cleared, None where there is none."""
+        shapes = self._shapes_of(world)
+        if shapes is None:
+            return None
+        shape, present = shapes.shape(node), self._present(world, env)
+        body, orelse = (
+            bool((side.effects | of_calls(side, present, shapes)) & _CLEAR) for side in (shape.body, shape.orelse)
+        )
+        return None if body == orelse else body
+
     def loop_trains(self, world: World, node: ast.AST, env: Env | None) -> bool:
         """Whether the text of a loop, with what it calls in its file and directly in others, can start a backward."""
         module = world.position.frames[-1].module

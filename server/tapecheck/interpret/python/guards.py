@@ -42,7 +42,7 @@ def note_guard(machine: Engine, statement: ast.If, test: ast.Compare, answer: bo
         guard.step = step % guard.divisor if guard.divisor else step
     guard.apart, guard.at, guard.skipped, guard.moving = apart, position.iteration, False, False
     guard.answers.add(answer)
-    guard.kept += answer is guard.keeping
+    guard.told += answer is guard.telling
 
 
 def note_cutting(machine: Engine, loop: ast.While, answer: bool, env: Env) -> None:
@@ -81,8 +81,12 @@ def _entered(machine: Engine, statement: ast.If, test: ast.Compare, apart: float
     if before is not None and (around := _following_within(before.at, guard.at)):
         guard.around, guard.turn = around, before.turn if before.skipped else apart - before.entered
     if matters and statement.test is test:
-        guard.keeping = world.position.notes.of(statement, _keeping)
-        guard.kept = int(answer is guard.keeping)
+        # What is kept now and then is seen to grow once that was done a second and a third time.
+        guard.telling, guard.enough = world.position.notes.of(statement, _keeping), limits.MIN_ITERATIONS
+        if guard.telling is None and world.watcher is not None:
+            # What is cleared the second time is what the iterations since the first have added.
+            guard.telling, guard.enough = world.watcher.clears(world, statement, env), _TWICE
+        guard.told = int(answer is guard.telling)
     match test.left:
         case ast.BinOp(op=ast.Mod(), right=ast.Constant() | ast.Name() | ast.Attribute() as part):
             divisor = concrete(machine.eval(part, env))
@@ -240,11 +244,10 @@ def _turns_of(machine: Engine, guard: Guard, loop: int, *, again: bool) -> int:
     asked = now == guard.at[-1:] and [number for number, _ in now] == [loop]
     if not asked or not guard.step or not guard.matters:
         return 0
-    # What is kept now and then is seen to grow once that was done a second and a third time.
-    grows = guard.divisor > 0 and guard.keeping is not None and guard.kept < limits.MIN_ITERATIONS
-    if len(guard.answers) > 1 and not again and not grows:
+    untold = guard.divisor > 0 and guard.telling is not None and guard.told < guard.enough
+    if len(guard.answers) > 1 and not again and not untold:
         return 0
-    return turns_after(guard, again=again, wanted=guard.keeping if grows else None)
+    return turns_after(guard, again=again, wanted=guard.telling if untold else None)
 
 
 def _turns_of_inner(machine: Engine, guard: Guard, loop: int) -> int:
@@ -382,6 +385,7 @@ def _cuts_back(statement: ast.If | ast.While) -> bool:
     )
 
 
+_TWICE = 2
 _TAKING = frozenset(("pop", "popleft", "popitem", "remove"))
 _ENTERING = frozenset(("enter_context", "enter_async_context", "__enter__", "set_requires_gradient_sync"))
 

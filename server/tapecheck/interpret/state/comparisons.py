@@ -35,10 +35,14 @@ class Guard:
     """Whether a graph can hang on which way it goes."""
     idle: bool = False
     """Whether no graph and no other condition can hang on what it decides about."""
-    keeping: bool | None = None
-    """The answer with which a value is put into a container, None where that is neither."""
-    kept: int = 0
+    telling: bool | None = None
+    """The answer of which one time does not tell what comes of it: with which a value is put into a container, or
+    gradients are cleared; None where that is neither.
+    """
+    told: int = 0
     """How many iterations, since the loop was entered, have come to that answer."""
+    enough: int = 0
+    """How many of these tell."""
     entered: float = math.nan
     """How far apart they were when the loop was entered."""
     around: int = 0

@@ -56,6 +56,9 @@ class Watching(Protocol):
     def evaluates(self, world: World, node: ast.If, env: Env) -> bool:
         """Whether a side of an `if` collects, takes numbers out or calls what does, as evaluation and sampling do."""
 
+    def clears(self, world: World, node: ast.If, env: Env) -> bool | None:
+        """Return the answer of an `if` with which alone gradients are cleared, None where there is none."""
+
     def loop_trains(self, world: World, node: ast.AST, env: Env | None) -> bool:
         """Whether the text of a loop, with what it calls, can start a backward."""
 
