@@ -67,3 +67,19 @@ def test_a_loop_over_one_in_so_many_is_gone_round(data: str, rounds: str, mistak
 @pytest.mark.parametrize("data", DATA)
 def test_a_loop_that_has_no_rounds_all_the_same_shows_nothing(data: str, rounds: str) -> None:
     assert found(program(DATA[data], rounds, MISTAKES["TAPE101"])) == []
+
+
+@pytest.mark.parametrize(
+    "step",
+    (
+        "xs = xs[len(xs) // 9:len(xs) - len(xs) // 7]",
+        "xs = xs[len(xs) - len(xs) // 2 * 2:]",
+        "n = n - n // 3",
+        "n = n * n",
+    ),
+)
+def test_lengths_that_are_asked_for_more_than_once_are_worked_out_once(step: str) -> None:
+    """Each step doubles how often the first length would be asked for, or how many digits the number has."""
+    rounds = "range(n)" if step.startswith("n") else "range(len(xs))"
+    text = program(DATA["listed"] + "xs, n = corpus, len(corpus)\n" + f"{step}\n" * 64, rounds, MISTAKES["TAPE101"])
+    assert {code for code, _ in found(text)} <= {"TAPE101"}

@@ -50,13 +50,22 @@ def worked_out(value: Value, given: Mapping[int, int] | None = None) -> Value:
     """Return what a number comes to where the lengths that it is worked out from are as `given`, by identity, or were
     settled on; raise `Unclear` where it cannot be told.
     """
+    return _worked_out(value, dict(given or {}))
+
+
+def _worked_out(value: Value, known: dict[int, Value]) -> Value:
+    """Return the same: each number is worked out once, though `xs = xs[:len(xs) // 2]` asks for one twice each time."""
     if isinstance(value, Unknown) and value.concrete is None:
-        if given is not None and id(value) in given:
-            return given[id(value)]
+        if id(value) in known:
+            return known[id(value)]
         call = _WORKED_OUT.get(value.parts[0]) if value.parts is not None and isinstance(value.parts[0], str) else None
         if call is None or value.parts is None:
             raise Unclear
-        return call(*[worked_out(part, given) for part in value.parts[1:]])
+        found: Value = call(*[_worked_out(part, known) for part in value.parts[1:]])
+        if isinstance(found, int) and found.bit_length() > limits.MAX_BITS:
+            raise Unclear
+        known[id(value)] = found
+        return found
     value = concrete(value)
     if not (value is None or is_number(value)):
         raise Unclear
