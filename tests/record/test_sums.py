@@ -145,3 +145,61 @@ def test_what_a_sum_begins_with_is_no_term(
             every, decided = every + 1, decided + bool(said)
     assert every > len(bodies)
     assert decided >= 0.6 * every, (decided, every)
+
+
+_CHANGED = """\
+import torch
+
+net = torch.nn.Linear(3, 2)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+
+class Part:
+    def add(self, value):
+        self.extra = value
+
+
+def add(value):
+    global extra
+    extra = value
+
+
+extra = 0
+part = Part()
+part.extra = 0
+
+for step in range(3):
+    out = net(torch.randn(5, 3))
+    b = out.sigmoid().mean()
+    part.extra = 0
+    {before}
+    for again in range(2):
+        loss = out.pow(2).mean() + {extra}
+        {after}
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("extra", "before", "after"),
+    [
+        ("extra", "pass", "extra = b.detach()"),
+        ("extra", "pass", "extra, other = b.detach(), 1"),
+        ("extra", "add(b.detach())", "pass"),
+        ("part.extra", "pass", "part.extra = b.detach()"),
+        ("part.extra", "part.add(b.detach())", "pass"),
+    ],
+)
+def test_what_was_a_number_once_may_be_a_term_without_graph(
+    record: Callable[..., RunResult], tmp_path: Path, extra: str, before: str, after: str
+) -> None:
+    text = _CHANGED.format(extra=extra, before=before, after=after)
+    line = next(number for number, row in enumerate(text.splitlines(), 1) if row.lstrip().startswith("loss ="))
+    script = str(tmp_path / "script.py")
+    lost = next(iter(_at(check(from_text(_program(["loss = a + b"], ".detach()", cut=True), script)).findings, script)))
+    finding = dataclasses.replace(lost, span=dataclasses.replace(lost.span, line=line, end_line=line))
+    result = record(text, watch=lines_of([finding]), timeout=100)
+    (judged,) = (one for one in judge([finding], result.tape, directory=str(tmp_path)) if one.code == "TAPE407")
+    assert judged.evidence is None or judged.evidence.verdict != "refuted"

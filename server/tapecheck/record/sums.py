@@ -90,6 +90,8 @@ class _Code:
                 return "number", "second", 0
             if isinstance(operand, (ast.Name, ast.Attribute)) and (found := self._begun(node, operand)) is not None:
                 number, loops = found
+                if number and not loops and self._may_change(node, operand):
+                    return "unknown", "second", 0
                 if loops or number:
                     kind: Kind = "begun" if loops else "number"
                     return kind, "second" if number or place else "first", loops
@@ -120,6 +122,35 @@ class _Code:
                 if text in _parameters(step):
                     return None
         return None
+
+    def _may_change(self, node: ast.AST, operand: ast.Name | ast.Attribute) -> bool:
+        """Return whether a variable that is a number in front of a sum may be something else when that runs: it is
+        stored anew in a loop around the sum, or by a function.
+        """
+        text = ast.unparse(operand)
+        step: ast.AST = self._statement(node)
+        while self._before(step, text) is None:
+            step = self.above[step]
+            if isinstance(step, (ast.For, ast.While, ast.AsyncFor)) and self._stores(step, text):
+                return True
+        functions = (one for one in ast.walk(self.tree) if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)))
+        if isinstance(operand, ast.Attribute):
+            # The object has another name in its methods.
+            return any(
+                isinstance(target, ast.Attribute) and target.attr == operand.attr
+                for function in functions
+                if step not in ast.walk(function)
+                for one in ast.walk(function)
+                for target in _targets(one)
+            )
+        return any(
+            isinstance(one, (ast.Global, ast.Nonlocal)) and text in one.names
+            for function in functions
+            for one in ast.walk(function)
+        )
+
+    def _stores(self, node: ast.AST, text: str) -> bool:
+        return any(text in map(ast.unparse, _targets(one)) for one in ast.walk(node))
 
     def _before(self, step: ast.AST, text: str) -> ast.stmt | None:
         """Return the last statement in front of one, in the same block, that stores into a variable."""
