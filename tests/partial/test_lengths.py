@@ -355,3 +355,12 @@ def test_a_part_that_grows_with_its_list_goes_round_twice(part: str, source: str
     text = f"{HEAD}{SOURCES[source]}\nn = len(xs)\nout = (w * w).sum()\nfor part in {part}:\n    out.backward()\n"
     (found,) = [one for one in check(from_text(text, "run.py")).findings if one.severity == "error"]
     assert (found.code, found.certain) == ("TAPE101", True)
+
+
+@pytest.mark.parametrize("source", ["list of", "comprehension"])
+@pytest.mark.parametrize("part", ["[2:5]", "[-5:-2]", "[::7]", "[10:0:-3]"])
+def test_a_part_between_written_numbers_goes_round_twice(part: str, source: str) -> None:
+    head = f"{HEAD}{SOURCES[source]}\nout = (w * w).sum()\nys = xs{part}\n"
+    for loop in ("for y in ys", "for i in range(len(ys))"):
+        found = check(from_text(f"{head}{loop}:\n    out.backward()\n", "run.py")).findings
+        assert [one.code for one in found] == ["TAPE101"], (loop, part)

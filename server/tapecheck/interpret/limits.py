@@ -130,6 +130,8 @@ MOST_JUMPS = 3
 """Guards (`if step > 1000`) that a loop is taken on to."""
 AFTER_GUARD = 3
 """Iterations from such a guard on, as at the beginning of a loop."""
+TIMES_CLEARED = 2
+"""Times that a guard which clears gradients now and then is come to: the second clears what was added in between."""
 FARTHEST = 100_000
 """Iterations that are looked through for the next one in which a guard that comes round does so."""
 EXACT = 2**53

@@ -84,8 +84,7 @@ def _entered(machine: Engine, statement: ast.If, test: ast.Compare, apart: float
         # What is kept now and then is seen to grow once that was done a second and a third time.
         guard.telling, guard.enough = world.position.notes.of(statement, _keeping), limits.MIN_ITERATIONS
         if guard.telling is None and world.watcher is not None:
-            # What is cleared the second time is what the iterations since the first have added.
-            guard.telling, guard.enough = world.watcher.clears(world, statement, env), _TWICE
+            guard.telling, guard.enough = world.watcher.clears(world, statement, env), limits.TIMES_CLEARED
         guard.told = int(answer is guard.telling)
     match test.left:
         case ast.BinOp(op=ast.Mod(), right=ast.Constant() | ast.Name() | ast.Attribute() as part):
@@ -385,7 +384,6 @@ def _cuts_back(statement: ast.If | ast.While) -> bool:
     )
 
 
-_TWICE = 2
 _TAKING = frozenset(("pop", "popleft", "popitem", "remove"))
 _ENTERING = frozenset(("enter_context", "enter_async_context", "__enter__", "set_requires_gradient_sync"))
 

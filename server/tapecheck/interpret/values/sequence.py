@@ -242,7 +242,9 @@ class List(Container):
         if known is not None:
             rest = self.more & PICKED if self._has_all_of(known) else self.more
             made = sliced(machine, self.items[known], parts, rest, node)
-            return measured(made, self._length_of_part(machine, index, node)) if made.more & BEYOND else made
+            if made.more & BEYOND and not _is_written(node):
+                measured(made, self._length_of_part(machine, index, node))
+            return made
         known = known_slice([self._bound(machine, part, node) for part in parts[:2]] + parts[2:])
         chosen = self.items[:] if known is None else self.items[known]
         made = sliced(machine, chosen, parts, self.more | MORE, node)
@@ -492,6 +494,15 @@ class List(Container):
         if self.more or len(self.items) > limits.MOST_NAMED:
             return ("?", id(self))
         return composed("()", self.items, self)
+
+
+def _is_written(node: ast.AST) -> bool:
+    """Whether the bounds of a slice are numbers that the program itself writes: they hang on no length."""
+    cut = node.slice if isinstance(node, ast.Subscript) else None
+    if not isinstance(cut, ast.Slice):
+        return False
+    bounds = [one.operand if isinstance(one, ast.UnaryOp) else one for one in (cut.lower, cut.upper, cut.step)]
+    return all(one is None or isinstance(one, ast.Constant) for one in bounds)
 
 
 def parts_of_slice(index: slice) -> list[Value]:
