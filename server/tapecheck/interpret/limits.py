@@ -154,9 +154,9 @@ SURE_ITERATIONS = 2
 BATCHES_BOUND = 12
 """Batches, likewise, of a loader: what is done every second, third, fourth or sixth time is done in each epoch."""
 LONGER_LENGTH = 100_003
-"""Elements, likewise, where a loop has no iteration with fewer: it goes over one in so many of them."""
+"""Elements, likewise, where `LOOP_BOUND` leaves a range empty: `range(len(text) // 35)`."""
 LONGER_SHARE = 8
-"""Times that what is left of the work is more than a way took that is run again with so many."""
+"""How many times the work of such a way has to be left for it to be run again with so many elements."""
 OTHER_LENGTHS = (3, 1_009)
 """Elements, likewise, in ways that try whether a finding hangs on how many there are: few, and many that no small
 number divides.

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tapecheck.source import SourceError, read_source
+from tapecheck.source.nodes import given_to, is_number, stored_to, taken_apart
 
 Kind = Literal["term", "number", "start", "begun", "unknown"]
 
@@ -83,10 +84,9 @@ class _Code:
 
     def _kind(self, node: ast.AST) -> tuple[Kind, Literal["first", "second"], int]:
         if isinstance(node, ast.Call):
-            given = [*node.args[1:], *(keyword.value for keyword in node.keywords)]
-            return ("start" if all(_is_number(one) for one in given) else "term"), "second", 0
+            return ("start" if all(map(is_number, given_to(node)[1:])) else "term"), "second", 0
         for place, operand in enumerate(_operands(node)):
-            if _is_number(operand):
+            if is_number(operand):
                 return "number", "second", 0
             if isinstance(operand, (ast.Name, ast.Attribute)) and (found := self._begun(node, operand)) is not None:
                 number, loops = found
@@ -112,7 +112,7 @@ class _Code:
             before = self._before(step, text)
             if before is not None:
                 value = before.value if isinstance(before, (ast.Assign, ast.AnnAssign)) else None
-                number = value is not None and _is_number(value)
+                number = value is not None and is_number(value)
                 return (number, loops if stores else 0) if value is not None and (number or stores) else None
             step = self.above[step]
             loops += isinstance(step, (ast.For, ast.While, ast.AsyncFor))
@@ -178,7 +178,7 @@ class _Code:
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Name) and node.id == function:
                 call = self.above.get(node)
-                if not isinstance(call, ast.Call) or call.func is not node or any(map(_is_number, call.args)):
+                if not isinstance(call, ast.Call) or call.func is not node or any(map(is_number, call.args)):
                     return True
         return False
 
@@ -194,7 +194,7 @@ class _Code:
         """Return how many values a part of the text gives one after the other, where that stands there."""
         if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
             # What may be a number on purpose is no term that has to have a graph.
-            unclear = any(isinstance(one, (ast.Starred, ast.IfExp)) or _is_number(one) for one in node.elts)
+            unclear = any(isinstance(one, (ast.Starred, ast.IfExp)) or is_number(one) for one in node.elts)
             return None if unclear else len(node.elts)
         if isinstance(node, (ast.GeneratorExp, ast.ListComp)):
             (only, *others) = node.generators
@@ -222,25 +222,19 @@ class _Code:
         return node
 
 
-def _targets(node: ast.AST) -> Iterator[ast.expr]:
-    if isinstance(node, ast.Assign):
-        targets = node.targets
-    elif isinstance(node, (ast.AugAssign, ast.AnnAssign, ast.For, ast.AsyncFor, ast.NamedExpr)):
-        targets = [node.target]
-    else:
-        targets = [node.optional_vars] if isinstance(node, ast.withitem) and node.optional_vars is not None else []
-    for target in targets:
-        yield from target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
+def _targets(node: ast.AST) -> list[ast.expr]:
+    """Return the single targets that a part of the text stores into."""
+    match node:
+        case ast.For(target=target) | ast.AsyncFor(target=target) | ast.NamedExpr(target=target):
+            return taken_apart([target])
+        case ast.withitem(optional_vars=ast.expr() as target):
+            return taken_apart([target])
+    return taken_apart(stored_to(node))
 
 
 def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> set[str]:
     every = function.args
     return {one.arg for one in (*every.posonlyargs, *every.args, *every.kwonlyargs)}
-
-
-def _is_number(node: ast.AST) -> bool:
-    value = node.operand if isinstance(node, ast.UnaryOp) else node
-    return isinstance(value, ast.Constant) and isinstance(value.value, (int, float))
 
 
 def _is_sum(node: ast.AST) -> bool:

@@ -174,7 +174,7 @@ class Exploration:
     """What the tapes so far have shown."""
     turns: Turns = field(default_factory=Turns)
     longer: int = 0
-    """How long what nobody knows the length of is, where the usual number leaves loops without rounds."""
+    """The least number of elements for what nobody knows the length of; 0 where the usual number will do."""
     measured: list[tuple[Way, Tape, Measured]] = field(default_factory=list)
     """The ways that have reckoned with a length that nobody knows, with their tapes and what these compared."""
     passed_raises: set[Place] = field(default_factory=set)
@@ -326,8 +326,8 @@ class Exploration:
         world.writer.part()
 
     def _long_enough(self, run: Run) -> Run:
-        """Return the first way as it is where what nobody knows the length of is so long that each loop has iterations
-        which goes over one in so many of them; as it was where no such length is found.
+        """Return the first way, run again with longer lengths where ranges were empty and these fill one; as it was
+        where they do not.
         """
         starved = run.world.choices.starved
         if not starved or run.work * limits.LONGER_SHARE > self.budget.left:

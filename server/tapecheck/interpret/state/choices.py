@@ -91,7 +91,7 @@ class Choices:
         self.leaving: dict[ast.AST, bool] = {}
         """The conditions that lead out of a loop without another end, with that answer, while it is run a last time."""
         self.longer = 0
-        """How long what nobody knows the length of is, where the usual number leaves loops without rounds."""
+        """The least number of elements for what nobody knows the length of; 0 where the usual number will do."""
         self._ranges: dict[Place, int] = {}
         """The most numbers that each range has had."""
         self.lengths: list[Length] = []

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Dict, List, Tuple
 
 from .lines import Place, ThreadLines
 from .recording import Recording
+from .scalers import Named, kinds, waits
 
 if TYPE_CHECKING:
     from torch.amp import GradScaler
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
 _TIMES = 4
 """So often is looked when a line runs: all objects of the process are gone through."""
-_NAME = "GradScaler"
 
 
 class _Scaled:
@@ -37,12 +37,12 @@ class Scaling:
         self.looked: Dict[Place, Tuple[int, int]] = {}
         # By place and identity of an optimizer's reference.
         self.seen: Dict[Tuple[Place, int], _Scaled] = {}
-        self._named = (0, False)
+        self.named = Named(recorder.sources)
 
     def line_runs(self, lines: ThreadLines, place: Place) -> None:
         """Note the scale on the gradients that a watched line finds; nothing in programs that name no scaler."""
         at, times = self.looked.get(place, (0, 0))
-        if times >= _TIMES or not self._names_scaler():
+        if times >= _TIMES or not self.named:
             return
         self.looked[place] = at or self.recorder.site(place, lines.iteration()), times + 1
         for optimizer, scale in self._look():
@@ -50,12 +50,6 @@ class Scaling:
             known = self.seen.setdefault((place, id(reference)), _Scaled(reference))
             known.scale = max(known.scale, scale)
             self._number(known)
-
-    def _names_scaler(self) -> bool:
-        texts = list(self.recorder.sources.texts())
-        if self._named[0] != len(texts):
-            self._named = len(texts), any(_NAME in line for text in texts for line in text.lines)
-        return self._named[1]
 
     def _number(self, known: _Scaled) -> None:
         """Note the number of an optimizer once it has one."""
@@ -67,11 +61,11 @@ class Scaling:
     def _look(self) -> List[Tuple[Optimizer, float]]:
         """Return the optimizers that have gradients, with the scale that these are still multiplied by."""
         torch = self.recorder.torch
-        kinds = tuple(kind for kind in (getattr(torch.amp, _NAME, None), torch.cuda.amp.GradScaler) if kind is not None)
+        scaler_kinds = kinds(torch)
         scalers, optimizers = [], []
         for value in gc.get_objects():
             # `isinstance` would ask a proxy of the program for its class.
-            if issubclass(type(value), kinds):
+            if issubclass(type(value), scaler_kinds):
                 scalers.append(value)
             elif issubclass(type(value), torch.optim.Optimizer):
                 optimizers.append(value)
@@ -88,10 +82,7 @@ class Scaling:
         return found
 
     def _scale(self, scaler: GradScaler, optimizer: Optimizer) -> float:
-        states = scaler._per_optimizer_states
-        stage = states[id(optimizer)].get("stage") if id(optimizer) in states else None
-        waits = stage is None or getattr(stage, "name", "READY") == "READY"
-        return float(scaler._scale) if waits and scaler._enabled else 1.0
+        return float(scaler._scale) if waits(scaler, optimizer) and scaler._enabled else 1.0
 
     def write(self) -> None:
         """Write what was seen, at the end of the run."""

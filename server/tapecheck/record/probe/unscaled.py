@@ -18,6 +18,7 @@ from .hooks import nodes_of
 from .lines import Iterations, Place
 from .lookups import is_a, members
 from .recording import Recording
+from .scalers import Named, is_ready, kinds, waits
 from .values import TensorRef, address_of, version_of
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     from .graph import Root
 
-NAME = "GradScaler"
 _SEARCHES, _STEPS, _LINES, _GRADIENTS, _NUMBERS = 3, 12, 64, 256, 1 << 20
 _READS_SCALE = re.compile(r"\bget_scale\b|\b_scale\b|['\"]scale['\"]")
 # So many changes are to end at one size, and to begin at others.
@@ -63,7 +63,7 @@ class Unscaled:
         self.then: Optional[Callable[[], None]] = None
         self._scalers: List[weakref.ref[GradScaler]] = []
         self._searches, self._steps, self._lines = _SEARCHES, _STEPS, 0
-        self._named = (0, False)
+        self.named = Named(recorder.sources)
         # Whether a backward gave gradients without a scale: which optimizer has those is not known then.
         self._plain = self._scaled = False
         self._given: List[Given] = []
@@ -71,16 +71,10 @@ class Unscaled:
         # By the line that changed them: its site, the scale, and the sizes.
         self._sizes: Dict[Place, Tuple[int, float, List[Size]]] = {}
 
-    def names_scaler(self) -> bool:
-        texts = list(self.recorder.sources.texts())
-        if self._named[0] != len(texts):
-            self._named = len(texts), any(NAME in line for text in texts for line in text.lines)
-        return self._named[1]
-
     def before_backward(self, roots: List[Root]) -> None:
         """Note whether a backward that gives gradients to leaves begins at the product of a loss and the scale."""
         self._given, self._changed, self._scaled = [], None, False
-        if self._plain or self._steps <= 0 or not self.names_scaler():
+        if self._plain or self._steps <= 0 or not self.named:
             return
         scales = {address_of(scale) for scale in map(self._scale_of, self._living()) if scale is not None}
         self._scaled = bool(scales) and all(
@@ -157,14 +151,14 @@ class Unscaled:
         scalers = [scaler for scaler in self._living() if self._scale_of(scaler) is not None]
         if len(scalers) != 1 or not mine:
             return
-        waits = self._waits(scalers[0], optimizer)
+        waiting = waits(scalers[0], optimizer)
         scale = self._scale(scalers[0])
         hooked = getattr(optimizer, "_optimizer_step_pre_hooks", None) or any(map(_is_hooked, mine))
-        if waits and changed is None and scale > 1 and plain and not hooked and not any(map(self._moved, mine)):
+        if waiting and changed is None and scale > 1 and plain and not hooked and not any(map(self._moved, mine)):
             with self.recorder.group() as lines:
                 at = self.recorder.here(lines)
                 self.recorder.writer.event("Measure", at=at, name="scaled-step:%d" % number, value=scale, unit="times")
-        if not waits and changed is not None:
+        if not waiting and changed is not None:
             place, iteration, size = changed
             site, _, sizes = self._sizes.get(place) or (self.recorder.site(place, iteration), scale, [])
             self._sizes[place] = site, scale, sizes
@@ -174,23 +168,28 @@ class Unscaled:
 
     def write(self) -> None:
         """Write where the size of scaled gradients was limited, at the end of the run."""
-        if any(_READS_SCALE.search(line) for text in self.recorder.sources.texts() for line in text.lines):
-            self._sizes.clear()
-        for at, scale, sizes in self._sizes.values():
-            if scale > 1 and (_is_limit(sizes, "norm") or _is_limit(sizes, "most")):
-                self.recorder.writer.event("Measure", at=at, name="scaled-change:0", value=scale, unit="times")
+        limited = [
+            (at, scale)
+            for at, scale, sizes in self._sizes.values()
+            if scale > 1 and (_is_limit(sizes, "norm") or _is_limit(sizes, "most"))
+        ]
         self._sizes.clear()
+        if limited and not self._reads_scale():
+            for at, scale in limited:
+                self.recorder.writer.event("Measure", at=at, name="scaled-change:0", value=scale, unit="times")
+
+    def _reads_scale(self) -> bool:
+        """Return whether the program reads a scaler's scale, by which it may multiply a limit."""
+        texts = self.recorder.sources.texts()
+        return any(_READS_SCALE.search(line) for text in texts for line in text.lines)
 
     def _living(self) -> List[GradScaler]:
         """Return the scalers that there are."""
         found = [scaler for reference in self._scalers if (scaler := reference()) is not None]
         if not found and self._searches > 0:
             self._searches -= 1
-            torch = self.recorder.torch
-            kinds = tuple(
-                kind for kind in (getattr(torch.amp, NAME, None), torch.cuda.amp.GradScaler) if kind is not None
-            )
-            found = [value for value in gc.get_objects() if issubclass(type(value), kinds)]
+            scaler_kinds = kinds(self.recorder.torch)
+            found = [value for value in gc.get_objects() if issubclass(type(value), scaler_kinds)]
             self._scalers = [weakref.ref(scaler) for scaler in found]
         return found
 
@@ -203,16 +202,10 @@ class Unscaled:
         scale = self._scale_of(scaler)
         return float(scale) if scale is not None and scale.device.type == "cpu" else 0.0
 
-    def _waits(self, scaler: GradScaler, optimizer: Optimizer) -> bool:
-        """Return whether a scaler has not unscaled the gradients of an optimizer since its last update."""
-        states = scaler._per_optimizer_states
-        stage = states[id(optimizer)].get("stage") if id(optimizer) in states else None
-        return stage is None or getattr(stage, "name", "READY") == "READY"
-
     def _any_unscaled(self) -> bool:
         """Return whether a scaler has unscaled, or stepped with, the gradients of any optimizer since its update."""
         states = [state for scaler in self._living() for state in list(scaler._per_optimizer_states.values())]
-        return any(getattr(state.get("stage"), "name", "READY") != "READY" for state in states)
+        return not all(map(is_ready, states))
 
     def _moved(self, one: Given) -> bool:
         """Return whether a gradient was changed, or another one is in its place."""
