@@ -448,7 +448,7 @@ def _computed(
         result.part_of = Whole(within=whole)
     elif function.part_of.attr in _LOOKS_UP:
         result.part_of = Whole(within=function.part_of.within)
-    result.data = (result.data or not values) and _gives_data(torch, function, values, passed)
+    result.data = _gives_data(torch, function, values, passed, result.data)
     result.assumed = function.assumed
     result.returned = not result.data and (function.returned or len(values) > 0)
     made_of = [*values, owner] if owner is not None and owner.returned else values
@@ -517,11 +517,16 @@ def _model_run(torch: Torch, function: Unknown) -> Unknown | None:
     return None if runs_none or (owner is not whole and _without_parameters(torch, owner)) else whole
 
 
-def _gives_data(torch: Torch, function: Unknown, values: Sequence[Tensor | Unknown], passed: Iterable[Value]) -> bool:
-    """Return whether a call certainly gives data: data goes into a model as well, so only a method of data does."""
+def _gives_data(
+    torch: Torch, function: Unknown, values: Sequence[Tensor | Unknown], passed: Iterable[Value], of_data: bool
+) -> bool:
+    """Return whether a call certainly gives data: data goes into a model as well, so only a method of data does. One of
+    torch's does so by itself, any other where what it gives is `of_data` alone.
+    """
     if not function.data or not function.part_of.attr or any(map(_computes, passed)):
         return False
-    return torch.facts.op(function.part_of.attr) is not None
+    is_op = torch.facts.op(function.part_of.attr) is not None
+    return of_data and is_op if values else of_data or is_op
 
 
 def _without_parameters(torch: Torch, part: Unknown) -> bool:
