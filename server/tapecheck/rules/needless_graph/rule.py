@@ -47,8 +47,9 @@ class NeedlessGraph(Rule):
         used = _in_use(readings, {key: loops[key] for key in unused})
         trained = _trained(readings)
         left = unused.keys() - used
-        # A loop that goes round once in one way is told of by itself where it goes round again in another.
-        left -= {key for key in left if unused[key][1].inner in left}
+        # A loop that goes round once in one way is judged by itself where it goes round again in another.
+        again = {key for key, runs in loops.items() if any(loop.iterations > 1 for _, loop, _ in runs)}
+        left -= {key for key in left if unused[key][1].inner in again}
         needed = _calls_in_use(loops, {span for span, _ in left})
         cutting = _cutting(readings) if left else set()
         told: dict[Span, Finding] = {}
