@@ -50,6 +50,7 @@ from tapecheck.interpret.values import (
     Module,
     Native,
     NotPlain,
+    Origin,
     Range,
     Set,
     Signal,
@@ -112,13 +113,13 @@ def length_unknown(m: Engine, value: Value, node: ast.AST) -> Value:
     if isinstance(value, Tensor):
         if value.length is None:
             value.length = Unknown.whole("len")
-            value.length.parts = ("len", value)
+            value.length.origin = Origin(("len", value))
         return concrete(value.length)
     if isinstance(named := setting(m, value), Unknown):
         return named.size(m, node)
     if path := path_of(value):
         measured = remembered(m.world, ("len", path), "len", Kind.WHOLE)
-        measured.parts = ("len", setting(m, value))
+        measured.origin = Origin(("len", setting(m, value)))
         return measured
     if not isinstance(value, Instance):
         return Unknown.whole("len")
@@ -502,7 +503,7 @@ def _computed(function: Callable[..., Value]) -> Callable[[Engine, Args, Kwargs,
             known = [plain(arg) for arg in args]
         except NotPlain:
             made = Unknown.number(cuts_of(*args))
-            made.drawn = args if isinstance(args, tuple) else tuple(args)
+            made.origin = Origin(drawn=tuple(args))
             return made
         return computed(m, Kind.ANY, function, *known)
 
@@ -515,7 +516,7 @@ def _abs(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         return abs(value)
     if isinstance(value, Instance):
         return _by_method(m, value, "__abs__", node)
-    if isinstance(value, Unknown) and value.node is None and (value.parts is not None or value.data):
+    if isinstance(value, Unknown) and value.node is None and (value.origin.parts is not None or value.data):
         result = derived(Kind.NUMBER, "number", "abs", value)
         result.cuts = cuts_of(value)
         return result

@@ -277,7 +277,7 @@ def _is_one_batch(torch: Torch, owner: Instance, dataset: Value, node: ast.AST) 
     if isinstance(dataset, Instance) and size is dataset.length:
         return True
     measures = [*_measures(torch, dataset, node)]
-    of = size.parts[1] if size.parts is not None and len(size.parts) == 2 and size.parts[0] == "len" else None
+    of = size.origin.operands[0] if size.origin.operation == "len" and len(size.origin.operands) == 1 else None
     return len(measures) == 1 and (size is measures[0] or of is measures[0])
 
 

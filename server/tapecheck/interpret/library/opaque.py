@@ -27,6 +27,7 @@ from tapecheck.interpret.values import (
     List,
     Mark,
     Native,
+    Origin,
     Tensor,
     Unknown,
     Value,
@@ -88,7 +89,7 @@ def unknown_operator(torch: Torch, op: str, left: Value, right: Value, node: ast
     cuts = cuts_of(left, right)
     result = Unknown.number(cuts) if counted else Unknown("result", None, cuts)
     result.data, result.assumed = data, assumed
-    result.parts = (op, left, right)
+    result.origin = Origin((op, left, right))
     unknowns.usually_computed(result, op, left, right)
     return result
 
@@ -370,7 +371,7 @@ def _same_answer(torch: Torch, function: Unknown, owner: Unknown, args: Args) ->
     """Return the result of a method of text or settings, which answers the same question the same way."""
     key = (expression(owner), function.part_of.attr, *args)
     result = unknowns.remembered(torch.world, key, f"{function.name}()")
-    result.parts = (function.part_of.attr, owner, *args)
+    result.origin = Origin((function.part_of.attr, owner, *args))
     if function.part_of.attr == "get" and owner is torch.world.knowledge.known.get("os.environ"):
         unknowns.usually(result, positional(args, 1))
     usual = unknowns.default_of(owner)

@@ -23,6 +23,7 @@ from tapecheck.interpret.values import (
     Kind,
     Lib,
     List,
+    Origin,
     Tensor,
     Unknown,
     Value,
@@ -383,7 +384,7 @@ def _perhaps(index: Lib | Unknown, value: Value) -> Value:
     if value is not None and not is_constant(value):
         return value
     made = Unknown("entry", None, (), Kind.PLAIN)
-    made.drawn = (index,)
+    made.origin = Origin(drawn=(index,))
     if value is not None and unknowns.has_default(index):
         unknowns.usually(made, value)
     return made
@@ -425,7 +426,7 @@ def _setting(index: Lib | Unknown, values: list[Value]) -> Value:
         return first
     kind = Kind.WHOLE if kinds == {int} else Kind.NUMBER if kinds <= {int, float} else Kind.PLAIN
     made = Unknown("entry", None, (), Kind.TEXT if kinds == {str} else kind)
-    made.drawn = (index,)
+    made.origin = Origin(drawn=(index,))
     if unknowns.has_default(index):
         unknowns.usually(made, first)
     return made

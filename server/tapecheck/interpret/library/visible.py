@@ -232,7 +232,7 @@ def _reach_graph(torch: Torch, value: Tensor | Unknown, about: dict[int, None]) 
         # It was made of a model, perhaps to call it.
         about.update(dict.fromkeys(value.kept.leaves))
         return "listed"
-    if isinstance(value, Unknown) and any(isinstance(one, List) and _holds_more(one) for one in value.drawn):
+    if isinstance(value, Unknown) and any(isinstance(one, List) and _holds_more(one) for one in value.origin.drawn):
         # An element of the program's own list that nobody has seen: it may be any of what the list is made of.
         return "anything"
     return "data" if value.itself() is value else "nothing"

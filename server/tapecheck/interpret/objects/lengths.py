@@ -46,6 +46,12 @@ _WORKED_OUT: dict[Value, Callable[..., float]] = {
 _ERRORS = (ArithmeticError, TypeError, ValueError, RecursionError, Unclear)
 
 
+def _worked_out_by(value: Unknown) -> Callable[..., float] | None:
+    """Return what works a number out again; None where there is none for its operation."""
+    operation = value.origin.operation
+    return _WORKED_OUT.get(operation) if isinstance(operation, str) else None
+
+
 def worked_out(value: Value, given: Mapping[int, int] | None = None) -> Value:
     """Return what a number comes to where the lengths that it is worked out from are as `given`, by identity, or were
     settled on; raise `Unclear` where it cannot be told.
@@ -58,10 +64,10 @@ def _worked_out(value: Value, known: dict[int, Value]) -> Value:
     if isinstance(value, Unknown) and value.concrete is None:
         if id(value) in known:
             return known[id(value)]
-        call = _WORKED_OUT.get(value.parts[0]) if value.parts is not None and isinstance(value.parts[0], str) else None
-        if call is None or value.parts is None:
+        call = _worked_out_by(value)
+        if call is None:
             raise Unclear
-        found: Value = call(*[_worked_out(part, known) for part in value.parts[1:]])
+        found: Value = call(*[_worked_out(part, known) for part in value.origin.operands])
         if isinstance(found, int) and found.bit_length() > limits.MAX_BITS:
             raise Unclear
         known[id(value)] = found
@@ -98,8 +104,8 @@ def sources(value: Value) -> dict[int, Unknown]:
         if not isinstance(one, Unknown) or one.concrete is not None or id(one) in seen:
             continue
         seen.add(id(one))
-        if one.parts is not None and isinstance(one.parts[0], str) and one.parts[0] in _WORKED_OUT:
-            queue += one.parts[1:]
+        if _worked_out_by(one) is not None:
+            queue += one.origin.operands
         else:
             found[id(one)] = one
     return found
@@ -145,13 +151,13 @@ def stays_short(value: Value, seen: set[int] | None = None) -> bool:
 
 def _is_short(source: Unknown, seen: set[int]) -> bool:
     """Whether something that is worked out from nothing may hang on a length all the same."""
-    if source.counts:
-        return any(stays_short(one, seen) for one in source.drawn)
-    if source.parts is None:
-        return any(hangs_on_length(one) for one in source.drawn)
-    if source.parts[0] == "len":
-        return isinstance(whole := source.parts[1], Unknown) and whole.data and hangs_on_length(whole)
-    return any(hangs_on_length(one) for one in source.parts[1:])
+    if source.origin.counts:
+        return any(stays_short(one, seen) for one in source.origin.drawn)
+    if source.origin.parts is None:
+        return any(hangs_on_length(one) for one in source.origin.drawn)
+    if source.origin.operation == "len":
+        return isinstance(whole := source.origin.operands[0], Unknown) and whole.data and hangs_on_length(whole)
+    return any(hangs_on_length(one) for one in source.origin.operands)
 
 
 def hangs_on_length(value: Value) -> bool:
@@ -163,7 +169,7 @@ def hangs_on_length(value: Value) -> bool:
         if not isinstance(one, Unknown) or id(one) in seen:
             continue
         seen.add(id(one))
-        if one.counts or one.kind is Kind.SIZES or (one.parts is not None and one.parts[0] == "len"):
+        if one.origin.counts or one.kind is Kind.SIZES or one.origin.operation == "len":
             return True
-        queue += (*one.drawn, *(one.parts or ())[1:], one.part_of.owner, one.part_of.source)
+        queue += (*one.origin.drawn, *one.origin.operands, one.part_of.owner, one.part_of.source)
     return False

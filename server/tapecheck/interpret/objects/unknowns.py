@@ -17,6 +17,7 @@ from tapecheck.interpret.values import (
     Default,
     Kind,
     Lib,
+    Origin,
     Settlings,
     Unknown,
     Value,
@@ -44,7 +45,7 @@ _PLAIN = frozenset(f"builtins.{name}" for name in ("bool", "bytes", "complex", "
 def derived(kind: Kind, name: str, what: str, *parts: Value) -> Unknown:
     """Return an unknown that is worked out from other values: `what` says how."""
     result = Unknown(name, None, (), kind)
-    result.parts = (what, *parts)
+    result.origin = Origin((what, *parts))
     result.data = True
     return result
 
@@ -68,12 +69,12 @@ def setting(machine: Engine, value: Value) -> Value:
 
 def drawn(value: Unknown) -> None:
     """Note that a value is drawn by chance: drawn again it may be the same, however often that is."""
-    value.parts = (_DRAWN, Unknown())
+    value.origin = value.origin._replace(parts=(_DRAWN, Unknown()))
 
 
 def is_drawn(value: Value) -> bool:
     """Return whether a value is drawn by chance, or worked out from one that is."""
-    return any(one.parts is not None and one.parts[0] == _DRAWN for one in origins(value))
+    return any(one.origin.operation == _DRAWN for one in origins(value))
 
 
 def made_since(value: Value, walked: int, known: dict[int, bool | None] | None = None) -> bool | None:
@@ -84,13 +85,12 @@ def made_since(value: Value, walked: int, known: dict[int, bool | None] | None =
     """
     if not isinstance(value, Unknown) or value.node is not None or value.data:
         return None
-    if value.returned or value.parts is None or len(value.parts) != 3:
+    if value.returned or len(value.origin.operands) != 2:
         return value.returned and root(value).kept.walked == walked
     known = {} if known is None else known
     if id(value) not in known:
-        operation, *operands = value.parts
-        made = [made_since(one, walked, known) for one in operands]
-        certain = any(made) if operation in _WEIGHING else False not in made
+        made = [made_since(one, walked, known) for one in value.origin.operands]
+        certain = any(made) if value.origin.operation in _WEIGHING else False not in made
         known[id(value)] = certain and True in made
     return known[id(value)]
 
@@ -108,7 +108,7 @@ def origins(value: Value) -> list[Unknown]:
     for part in queue:
         if isinstance(part, Unknown):
             found.append(part)
-            parts = part.parts
+            parts = part.origin.parts
             if parts is None:
                 continue
         else:
@@ -154,7 +154,7 @@ def counts_by_option(origins: Iterable[Unknown]) -> bool:
     """Return whether a test asks for every so many of what a loop counts, and an option says how many: by what the test
     is worked out from.
     """
-    return any(one.parts is not None and one.parts[0] == "Mod" and period(one.parts[-1]) is not None for one in origins)
+    return any(one.origin.operation == "Mod" and period(one.origin.operands[-1]) is not None for one in origins)
 
 
 def period(value: Value) -> int | None:
@@ -194,12 +194,12 @@ def hidden(machine: Engine, value: Value) -> bool:
                 continue
             seen.add(id(one))
             first = root(one)
-            if one.parts is None and (first.kind is Kind.UNDECIDED or machine.library.hides(first.name)):
+            if one.origin.parts is None and (first.kind is Kind.UNDECIDED or machine.library.hides(first.name)):
                 return True
-            for part in one.drawn if one.parts is None else one.parts:
+            for part in one.origin.drawn if one.origin.parts is None else one.origin.parts:
                 if type(part) is Lib and machine.library.hides(part.path):
                     return True
-            queue += one.drawn
+            queue += one.origin.drawn
     return False
 
 
@@ -223,7 +223,7 @@ def reckoned(machine: Engine, length: Unknown, node: ast.AST) -> int | None:
     """Settle on a length as those say that it is worked out from, where it need not grow with them; None where it does,
     and where this cannot be told.
     """
-    if length.parts is None and not length.drawn:
+    if length.origin.parts is None and not length.origin.drawn:
         return None
     policy = machine.world.choices.policy
     found = lengths.sources(length)
@@ -285,11 +285,11 @@ def asked(value: Value) -> Value:
 
 def settled(value: Unknown, answer: bool) -> None:
     """Note how a test came out: what is known of the unknown that was tested from now on."""
-    if value.asks.compared is None:
+    if value.origin.asks.compared is None:
         if answer and (owner := _found_plain(value)) is not None:
             _without_graph(owner)
         return
-    kind, owner, constant = value.asks.compared
+    kind, owner, constant = value.origin.asks.compared
     if kind in ("Eq", "Is"):
         if answer and constant is None:
             # None is false and carries no graph, whatever would have been there otherwise.
@@ -309,9 +309,9 @@ def settled(value: Unknown, answer: bool) -> None:
 
 def _found_plain(value: Unknown) -> Unknown | None:
     """Return the unknown that a test finds to be a number or a text, if that is what it asks."""
-    if value.parts is None or value.parts[0] != "test Is":
+    if value.origin.operation != "test Is":
         return None
-    _, owner, kinds = value.parts
+    owner, kinds = value.origin.operands
     if not isinstance(kinds, tuple) or kinds[:1] != ("isinstance",) or not isinstance(owner, Unknown):
         return None
     return owner if all(map(is_plain, kinds[1:])) else None
@@ -319,10 +319,10 @@ def _found_plain(value: Unknown) -> Unknown | None:
 
 def takes_graph(value: Unknown) -> bool:
     """Return whether a test, where it holds, finds what may have a graph to be a number or text, or a constant."""
-    if value.asks.compared is None:
+    if value.origin.asks.compared is None:
         owner = _found_plain(value)
     else:
-        owner = value.asks.compared[1] if value.asks.compared[0] in ("Eq", "Is") else None
+        owner = value.origin.asks.compared[1] if value.origin.asks.compared[0] in ("Eq", "Is") else None
     return owner is not None and owner.node is not None
 
 
@@ -370,15 +370,15 @@ def resolved(machine: Engine, value: Value, node: ast.AST) -> Value:
     """Return the constant that an unknown has been settled on, or that follows from what its parts were settled on."""
     if not isinstance(value, Unknown):
         return value
-    if value.concrete is None and value.parts is not None and len(value.parts) == 3:
-        if value.unresolved == Settlings.count:
+    if value.concrete is None and len(value.origin.operands) == 2:
+        if value.memo.unresolved and value.memo.at == Settlings.count:
             return value
-        kind = getattr(ast, str(value.parts[0]), None)
-        left, right = (resolved(machine, part, node) for part in value.parts[1:])
+        kind = getattr(ast, str(value.origin.operation), None)
+        left, right = (resolved(machine, part, node) for part in value.origin.operands)
         if kind is not None and is_constant(left) and is_constant(right):
             result = machine.binary(kind(), left, right, node)
             if is_constant(result):
                 settle_on(value, result)
         if value.concrete is None:
-            value.unresolved = Settlings.count
+            value.remember(unresolved=True)
     return value if value.concrete is None else value.concrete

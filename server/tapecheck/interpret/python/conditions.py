@@ -21,6 +21,7 @@ from tapecheck.interpret.values import (
     Instance,
     Lib,
     List,
+    Origin,
     Question,
     Set,
     Signal,
@@ -314,11 +315,11 @@ def _taken_out(value: Value) -> tuple[int, ...]:
     if isinstance(value, Tensor):
         return value.cuts
     tests = [value]
-    if isinstance(value, Unknown) and value.asks.negated is not None:
-        tests.append(value.asks.negated)
+    if isinstance(value, Unknown) and value.origin.asks.negated is not None:
+        tests.append(value.origin.asks.negated)
     for each in list(tests):
-        if isinstance(each, Unknown) and each.asks.compared is not None:
-            tests += [each.asks.compared[1], each.asks.compared[2]]
+        if isinstance(each, Unknown) and each.origin.asks.compared is not None:
+            tests += [each.origin.asks.compared[1], each.origin.asks.compared[2]]
     return merge_cuts(*[one.cuts for each in tests for one in unknowns.origins(each) if one.cuts])
 
 
@@ -347,8 +348,8 @@ def known_truth(machine: Engine, value: Value) -> bool | None:
     value = asked(machine, value)
     if isinstance(value, Unknown):
         machine.world.knowledge.asked += 1
-        if value.asks.negated is not None:
-            inner = known_truth(machine, value.asks.negated)
+        if value.origin.asks.negated is not None:
+            inner = known_truth(machine, value.origin.asks.negated)
             return None if inner is None else not inner
         if value.concrete is not None:
             return bool(value.concrete)
@@ -356,7 +357,7 @@ def known_truth(machine: Engine, value: Value) -> bool | None:
             return value.truth
         if value.bounds is not None and (value.bounds == (0, 0) or not value.bounds[0] <= 0 <= value.bounds[1]):
             return value.bounds != (0, 0)
-        known = machine.world.knowledge.truths.get(expression(value)) if value.parts is not None else None
+        known = machine.world.knowledge.truths.get(expression(value)) if value.origin.parts is not None else None
         if known is None and value.node is None:
             known = consequences.consequence(machine, value)
         return known
@@ -375,12 +376,12 @@ def settle(machine: Engine, value: Value, answer: bool) -> None:
     """Remember the answer given for an unknown condition, so that it is given again."""
     value = asked(machine, value)
     if isinstance(value, Unknown):
-        if value.asks.negated is not None:
-            settle(machine, value.asks.negated, not answer)
+        if value.origin.asks.negated is not None:
+            settle(machine, value.origin.asks.negated, not answer)
         else:
             value.truth = answer
             machine.world.knowledge.settled.update((id(one), one) for one in unknowns.origins(value))
-            if value.parts is not None:
+            if value.origin.parts is not None:
                 machine.world.knowledge.truths[expression(value)] = answer
             unknowns.settled(value, answer)
             if value.node is None:
@@ -493,8 +494,8 @@ def unknown_test(machine: Engine, op: ast.cmpop, left: Value, right: Value) -> V
     value = machine.world.knowledge.known.get(key)
     if value is None:
         value = machine.world.knowledge.known[key] = _new_test(machine, positive, left, right)
-    if value.truth is None and value.asks.compared is not None:
-        value.truth = unknowns.decided(*value.asks.compared)
+    if value.truth is None and value.origin.asks.compared is not None:
+        value.truth = unknowns.decided(*value.origin.asks.compared)
     if value.truth is None and key[0] in _EXCLUSIVE:
         # Of less, equal and greater one answer excludes the others.
         others = [machine.world.knowledge.known.get((name, *key[1:])) for name in _EXCLUSIVE if name != key[0]]
@@ -503,7 +504,7 @@ def unknown_test(machine: Engine, op: ast.cmpop, left: Value, right: Value) -> V
     if positive is kind:
         return value
     result = Unknown.plain("not")
-    result.asks = Question(negated=value)
+    result.origin = Origin(asks=Question(negated=value))
     if value.default.likely is not None:
         result.default = Default(likely=not value.default.likely)
     return result
@@ -513,14 +514,14 @@ def _new_test(machine: Engine, kind: type[ast.cmpop], left: Value, right: Value)
     """Return a comparison that nothing has asked before, with what it likely comes to."""
     value = Unknown.plain("test")
     # The parts keep what the key speaks of alive.
-    value.parts = (f"test {kind.__name__}", left, right)
+    value.origin = Origin((f"test {kind.__name__}", left, right))
     if not isinstance(left, Unknown):
         return value
     if is_constant(right):
-        value.asks = Question((kind.__name__, left, right))
+        value.origin = value.origin._replace(asks=Question((kind.__name__, left, right)))
     if left.default.usual is not None:
         value.default = Default(_likely(machine, kind, left, left.default.usual[0], right))
-    elif left.parts is not None and left.parts[0] == "len" and right == 0:
+    elif left.origin.operation == "len" and right == 0:
         # What somebody asks the length of is not empty, as a rule.
         value.default = Default({"Eq": False, "Gt": True}.get(kind.__name__))
     return value

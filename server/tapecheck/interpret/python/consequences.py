@@ -81,7 +81,7 @@ def _power(base: float, exponent: float) -> float:
 def consequence(machine: Engine, value: Unknown) -> bool | None:
     """Return the only answer to a test that fits those given before; None where both do, or it is unknown."""
     world = machine.world
-    if not world.knowledge.facts and value.parts is None:
+    if not world.knowledge.facts and value.origin.parts is None:
         return None
     known = world.knowledge.consequences.get(id(value))
     if known is not None and known[0] == len(world.knowledge.facts):
@@ -99,7 +99,7 @@ def _deduced(world: World, value: Unknown) -> bool | None:
     atoms = _atoms(value)
     if not atoms:
         # All that it hangs on has been settled on.
-        return bool(_formula(value)({})) if value.parts is not None else None
+        return bool(_formula(value)({})) if value.origin.parts is not None else None
     own = tuple(atoms)
     facts = _about(world.knowledge.facts_about, atoms)
     if not 0 < len(facts) <= limits.MOST_ANSWERED or len(atoms) > limits.MOST_UNKNOWNS:
@@ -217,7 +217,7 @@ def _tells(value: Value, numbers: dict[int, int], told: list[object]) -> bool:
         told.append("concrete")
         if not _tells(value.concrete, numbers, told):
             return False
-    parts = value.parts
+    parts = value.origin.parts
     if parts is None:
         told.append(numbers.get(id(value)))
         return True
@@ -279,8 +279,7 @@ def _size(values: Iterable[Value], most: int) -> int:
         found += 1
         current = stack.pop()
         if isinstance(current, Unknown):
-            if current.parts is not None:
-                stack.extend(current.parts[1:])
+            stack.extend(current.origin.operands)
         else:
             stack.extend(known_elements(current) or ())
     return found
@@ -294,7 +293,7 @@ def _atoms(value: Value) -> dict[int, Unknown]:
     while stack:
         current = stack.pop()
         if isinstance(current, Unknown):
-            parts = current.parts
+            parts = current.origin.parts
             if parts is None:
                 # What follows from a part that a test has settled on is found from that part's own parts.
                 if current.concrete is None:
@@ -324,7 +323,7 @@ def _formula(value: Value) -> _Formula:
         return lambda given: tuple([item(given) for item in items])
     if not isinstance(value, Unknown):
         return lambda given: value
-    parts = value.parts
+    parts = value.origin.parts
     if parts is None:
         return _example(id(value)) if value.concrete is None else lambda given: value.concrete
     name = parts[0]
@@ -410,8 +409,8 @@ class _Constants:
     def _collect(self, value: Value) -> None:
         if isinstance(value, Unknown):
             self._collect(value.concrete)
-            if value.parts is not None:
-                self._collect_parts(value.parts)
+            if value.origin.parts is not None:
+                self._collect_parts(value.origin.parts)
         elif is_number(value):
             self.numbers.add(value)
         elif isinstance(value, str):

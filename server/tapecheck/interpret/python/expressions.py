@@ -25,6 +25,7 @@ from tapecheck.interpret.values import (
     Kwargs,
     Lib,
     List,
+    Origin,
     Question,
     Set,
     Super,
@@ -320,7 +321,7 @@ def _not(machine: Engine, value: Value) -> Value:
         return not truth
     result = Unknown.plain("not")
     if isinstance(value, Unknown):
-        result.asks = Question(negated=value)
+        result.origin = Origin(asks=Question(negated=value))
     return result
 
 

@@ -182,7 +182,7 @@ class Given:
         self.tokens.append((
             "unknown", settled, value.kind, value.data, value.assumed,
             value.certain, value.returned, value.default.likely, value.truth, type(concrete), concrete, len(value.cuts),
-            value.storage is None, value.bounds, value.asks.negated is None, value.node is None,
+            value.storage is None, value.bounds, value.origin.asks.negated is None, value.node is None,
         ))  # fmt: skip
         parts = parts_of(value)
         self._parts_of[id(value)] = dict(parts)
@@ -196,7 +196,7 @@ class Given:
 
     def _is_settled(self, value: Unknown) -> bool:
         """Whether an answered test was about an unknown, or about what it is worked out from."""
-        if value.parts is None:
+        if value.origin.parts is None:
             return id(value) in self.settled
         return any(id(one) in self.settled for one in origins(value))
 
@@ -213,7 +213,7 @@ class Given:
             type(value) is Unknown
             and value.storage is None and value.leaf is None
             and value.concrete is None and value.bounds is None and value.default == NO_DEFAULT
-            and value.asks.negated is None and not self._is_settled(value)
+            and value.origin.asks.negated is None and not self._is_settled(value)
             and all(self.fresh(part, value) for _, part in parts_of(value))
         )  # fmt: skip
 
@@ -274,7 +274,7 @@ class Given:
         """Return the asserts about numbers of shapes that the call has asked for."""
         tests: list[Test] = []
         for value, answer, _ in facts:
-            kind, tested, constant = value.asks.compared or ("", value, None)
+            kind, tested, constant = value.origin.asks.compared or ("", value, None)
             if id(tested) in made and isinstance(constant, (int, float)) and kind in _ORDERED:
                 tests.append((tested, kind, constant, answer))
             elif any(id(one) in made or self.known.get(id(one), -1) >= self.own for one in origins(value)):
@@ -363,8 +363,8 @@ def _like(value: Value, whole: Unknown | None = None) -> Iterator[Unknown]:
     if (
         type(value) is not Unknown
         or value.node is not None or value.storage is not None or value.leaf is not None
-        or value.default != NO_DEFAULT or value.asks.negated is not None
-        or not (value.parts is None or (value.parts[0] == "len" and value.parts[1] is whole))
+        or value.default != NO_DEFAULT or value.origin.asks.negated is not None
+        or not (value.origin.parts is None or (value.origin.operation == "len" and value.origin.operands[0] is whole))
     ):  # fmt: skip
         raise Unlike
     yield value

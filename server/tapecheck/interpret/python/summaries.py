@@ -34,6 +34,7 @@ from tapecheck.interpret.values import (
     Mark,
     Module,
     Native,
+    Origin,
     Read,
     Storage,
     Tensor,
@@ -701,7 +702,7 @@ class _Again:
             now.data, now.certain, now.returned = then.data, then.certain, then.returned
             now.assumed = then.assumed
             now.truth = then.truth
-            now.parts = None if then.parts is None else ("len", whole)
+            now.origin = Origin(None if then.origin.parts is None else ("len", whole))
             now.part_of = Whole(whole if then.part_of.owner is not None else None, then.part_of.attr)
         self._stand_for[id(then)] = now
         if then.length is not None:

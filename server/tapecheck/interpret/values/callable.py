@@ -20,7 +20,7 @@ from tapecheck.interpret.values.base import (
     behaviour,
     only,
 )
-from tapecheck.interpret.values.unknown import Unknown, drawn_from
+from tapecheck.interpret.values.unknown import Origin, Unknown, drawn_from
 from tapecheck.torchfacts import classes
 
 ODD_CALLS = (IndexError, ValueError, KeyError, TypeError, OverflowError, MemoryError, AttributeError)
@@ -225,7 +225,7 @@ class Lib(BaseValue):
 
     def unary(self, machine: Interpreter, op: str, node: ast.AST) -> Value:
         result = Unknown("unary")
-        result.parts = (f"unary {op}", self)
+        result.origin = Origin((f"unary {op}", self))
         return result
 
     def item_at(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:

@@ -37,6 +37,7 @@ from tapecheck.interpret.values.base import (
 )
 from tapecheck.interpret.values.unknown import (
     Kind,
+    Origin,
     Unknown,
     composed,
     drawn_from,
@@ -253,7 +254,7 @@ class List(Container):
     def _length_of_part(self, machine: Interpreter, index: slice, node: ast.AST) -> Unknown:
         """Return how many elements a slice has, worked out from how many the list has."""
         length = Unknown.whole("len")
-        length.parts = ("part", self.size(machine, node), index.start, index.stop, index.step)
+        length.origin = Origin(("part", self.size(machine, node), index.start, index.stop, index.step))
         return length
 
     def _has_place(self, index: Value) -> bool:

@@ -89,6 +89,44 @@ class Question(NamedTuple):
     negated: Unknown | None = None
 
 
+NO_QUESTION = Question()
+
+
+class Origin(NamedTuple):
+    """What an unknown was worked out from.
+
+    `parts` are the name of an operation and its operands. `drawn` is what a function or operation of Python's own was
+    given that made it, where there are no `parts` for that; the unknown `counts` where it says how many there are of
+    what it hangs on. `asks` is what it tests.
+    """
+
+    parts: tuple[Value, ...] | None = None
+    drawn: tuple[Value, ...] = ()
+    counts: bool = False
+    asks: Question = NO_QUESTION
+
+    @property
+    def operation(self) -> Value:
+        """Return the name of the operation; None where there is none."""
+        return None if self.parts is None else self.parts[0]
+
+    @property
+    def operands(self) -> tuple[Value, ...]:
+        """Return what the operation was given."""
+        return () if self.parts is None else self.parts[1:]
+
+
+class Memo(NamedTuple):
+    """What was worked out of an unknown, for as long as nothing else is settled: `at` is `Settlings.count` then.
+
+    `key` is its expression; it is `unresolved` where no constant follows from what its operands were settled on.
+    """
+
+    at: int = -1
+    key: tuple[Hashable, ...] | None = None
+    unresolved: bool = False
+
+
 class Kept(NamedTuple):
     """What the unknown code behind a value may keep: the `leaves` that it was given when it made the value, and the
     `graphs` that calls of it and of its methods gave, each with what was called. Whoever has what a library made of
@@ -104,9 +142,9 @@ class Kept(NamedTuple):
 
 
 NO_WHOLE = Whole()
-NO_QUESTION = Question()
-
 NOTHING_KEPT = Kept()
+NO_ORIGIN = Origin()
+NO_MEMO = Memo()
 
 
 class Unknown(BaseValue):
@@ -117,18 +155,15 @@ class Unknown(BaseValue):
     once the dry run has settled on a value for it (a loop bound). `leaf` stands for the parameters of an unknown
     model, which is trained as one opaque differentiable module. `data` says that it is data: no graph; `assumed`
     that this is so because loaders give data, and it was iterated out of something that was handed in; `returned`
-    that it came out of a call that was given values, so that what is in it need not be data. `parts` is what it was
-    worked out from: the name of an operation and its operands; `drawn` what Python's own function or operation that
-    gave it, and has no `parts` for it, was given; it `counts` where it says how many there are of what it hangs on.
-    `bounds` is what tests have shown of a number, `length` what `len` of it gave. `key` is its expression and
-    `unresolved` that it follows from nothing, as of how many settlings. `part_of` says what it is a part of, `asks`
-    what it tests, `default` what it is by default, `kept` what the code behind it may keep.
+    that it came out of a call that was given values, so that what is in it need not be data. `bounds` is what tests
+    have shown of a number, `length` what `len` of it gave. `origin` says what it was worked out from, `memo` what was
+    worked out of it, `part_of` what it is a part of, `default` what it is by default, `kept` what the code behind it
+    may keep.
     """
 
     __slots__ = (
-        "asks", "assumed", "attrs", "bounds", "certain", "concrete", "counts", "cuts", "data", "default",
-        "drawn", "items", "kept", "key", "kind", "leaf", "length", "name", "node", "oldest", "part_of", "parts",
-        "returned", "storage", "truth", "unresolved",
+        "assumed", "attrs", "bounds", "certain", "concrete", "cuts", "data", "default", "items", "kept", "kind",
+        "leaf", "length", "memo", "name", "node", "oldest", "origin", "part_of", "returned", "storage", "truth",
     )  # fmt: skip
 
     can_hold: ClassVar[bool] = True
@@ -168,7 +203,6 @@ class Unknown(BaseValue):
         self.attrs: dict[str, Value] | None = None
         self.items: dict[Hashable, Value] | None = None
         self.truth: bool | None = None
-        self.parts: tuple[Value, ...] | None = None
         self.bounds: tuple[float, float] | None = None
         self.concrete: Value = None
         self.leaf: Tensor | None = None
@@ -177,15 +211,12 @@ class Unknown(BaseValue):
         self.data = kind in _DATA
         self.assumed = False
         self.certain = True
-        self.key: tuple[int, tuple[Hashable, ...]] | None = None
-        self.unresolved = -1
         self.returned = False
         self.part_of = NO_WHOLE
-        self.asks = NO_QUESTION
+        self.origin = NO_ORIGIN
+        self.memo = NO_MEMO
         self.default = NO_DEFAULT
         self.kept = NOTHING_KEPT
-        self.drawn: tuple[Value, ...] = ()
-        self.counts = False
 
     def stands_at(self, built: Tensor) -> None:
         """Note that it may have the graph that was built for it."""
@@ -213,8 +244,8 @@ class Unknown(BaseValue):
     def hanging_on(cls, name: str, kind: Kind, *values: Value) -> Unknown:
         """Return what nobody can know, and hangs on some values."""
         made = cls(name, None, (), kind)
-        made.drawn = tuple(value for value in values if value is not None)
-        made.counts = kind in COUNTED
+        drawn = tuple(value for value in values if value is not None)
+        made.origin = Origin(drawn=drawn, counts=kind in COUNTED)
         return made
 
     @classmethod
@@ -273,7 +304,7 @@ class Unknown(BaseValue):
                 child.kind = Kind.SIZES if isinstance(index, slice) else _kind_of_size(index)
             if isinstance(index, slice):
                 part = child.asked_length()
-                part.parts = ("part", self.asked_length(), index.start, index.stop, index.step)
+                part.origin = Origin(("part", self.asked_length(), index.start, index.stop, index.step))
                 if (most := _most_of(index)) is not None:
                     part.bounds = (0, most)
             if not is_constant(index):
@@ -301,10 +332,10 @@ class Unknown(BaseValue):
 
     def shifted(self) -> tuple[Unknown, int, int] | None:
         """Return the unknown that an int was added to to make this one, its sign and the int; None of any other."""
-        if self.parts is None or len(self.parts) != 3 or self.parts[0] not in ("Add", "Sub"):
+        if self.origin.operation not in ("Add", "Sub") or len(self.origin.operands) != 2:
             return None
-        left, right = self.parts[1:]
-        sign = 1 if self.parts[0] == "Add" else -1
+        left, right = self.origin.operands
+        sign = 1 if self.origin.operation == "Add" else -1
         if isinstance(left, Unknown) and type(right) is int:
             return left, 1, sign * right
         return (right, sign, left) if isinstance(right, Unknown) and type(left) is int else None
@@ -313,24 +344,24 @@ class Unknown(BaseValue):
         """Return the length, the same whenever it is asked for."""
         if self.length is None:
             self.length = Unknown(f"len({self.name})", None, self.cuts, Kind.WHOLE)
-            self.length.parts = ("len", self)
+            self.length.origin = Origin(("len", self))
         return self.length
 
     def turned(self, answer: bool) -> tuple[Value, bool]:
         test = self
-        while test.asks.negated is not None:
-            test, answer = test.asks.negated, not answer
+        while test.origin.asks.negated is not None:
+            test, answer = test.origin.asks.negated, not answer
         return test, answer
 
     def by_default(self) -> bool | None:
-        test = self.asks.negated or self
-        known = any(behaviour(part).default.usual is not None for part in (test, *(test.parts or ())))
+        test = self.origin.asks.negated or self
+        known = any(behaviour(part).default.usual is not None for part in (test, *(test.origin.parts or ())))
         return self.default.likely if known else None
 
     def given_as(self, answer: bool) -> Setting | None:
-        if self.asks.negated is not None:
-            return self.asks.negated.given_as(not answer)
-        kind, option, constant = self.asks.compared or ("", self, None)
+        if self.origin.asks.negated is not None:
+            return self.origin.asks.negated.given_as(not answer)
+        kind, option, constant = self.origin.asks.compared or ("", self, None)
         flag = option.default.flag
         if not flag or kind not in ("", "Eq", "NotEq", "Is", "IsNot"):
             return None
@@ -480,7 +511,7 @@ class Unknown(BaseValue):
         result = Unknown(name, self.node, self.cuts, self.kind if self.kind in COUNTED else Kind.ANY)
         result.oldest, result.certain = self.oldest, self.certain
         result.data, result.assumed, result.returned = self.data, self.assumed, self.returned
-        result.parts = (f"unary {op}", self)
+        result.origin = Origin((f"unary {op}", self))
         return result
 
     def equals(self, other: BaseValue, machine: Interpreter | None) -> bool | Deferred | None:
@@ -495,15 +526,20 @@ class Unknown(BaseValue):
     def expression(self) -> tuple[Hashable, ...]:
         if self.concrete is not None:
             return ("=", hashable(self.concrete))
-        if self.parts is None:
+        parts = self.origin.parts
+        if parts is None:
             return ("?", id(self))
-        known = self.key
-        if known is not None and known[0] == Settlings.count:
-            return known[1]
-        key = composed(str(self.parts[0]), self.parts[1:], self)
-        if all(map(_steady, self.parts[1:])):
-            self.key = (Settlings.count, key)
+        if self.memo.key is not None and self.memo.at == Settlings.count:
+            return self.memo.key
+        key = composed(str(parts[0]), parts[1:], self)
+        if all(map(_steady, parts[1:])):
+            self.remember(key=key)
         return key
+
+    def remember(self, *, key: tuple[Hashable, ...] | None = None, unresolved: bool = False) -> None:
+        """Keep what was worked out of it until something is settled."""
+        known = self.memo if self.memo.at == Settlings.count else NO_MEMO
+        self.memo = Memo(Settlings.count, key or known.key, unresolved or known.unresolved)
 
 
 def _most_of(part: slice) -> int | None:
@@ -580,8 +616,8 @@ def may_carry(value: Value) -> TypeGuard[Tensor | Unknown]:
 
 def drawn_from(result: Value, given: Iterable[Value]) -> Value:
     """Return a result, with what it hangs on noted where nobody knows what it is."""
-    if type(result) is Unknown and result.parts is None and not result.drawn:
-        result.drawn = tuple(given)
+    if type(result) is Unknown and result.origin.parts is None and not result.origin.drawn:
+        result.origin = result.origin._replace(drawn=tuple(given))
     return result
 
 
@@ -640,9 +676,9 @@ def composed(what: Hashable, parts: Iterable[Value], value: Value) -> tuple[Hash
 def _steady(part: Value) -> bool:
     """Whether the key of a value stays as it is until something is settled on: a list can change at any time."""
     if isinstance(part, Unknown):
-        if part.concrete is not None or part.parts is None:
+        if part.concrete is not None or part.origin.parts is None:
             return True
-        return part.key is not None and part.key[0] == Settlings.count
+        return part.memo.key is not None and part.memo.at == Settlings.count
     return is_constant(part)
 
 
