@@ -364,3 +364,17 @@ def test_a_part_between_written_numbers_goes_round_twice(part: str, source: str)
     for loop in ("for y in ys", "for i in range(len(ys))"):
         found = check(from_text(f"{head}{loop}:\n    out.backward()\n", "run.py")).findings
         assert [one.code for one in found] == ["TAPE101"], (loop, part)
+
+
+SHARES = [
+    "xs[int(n * 0.8):]", "xs[n * 9 // 10:]", "xs[-int(n * 0.2):]", "xs[-(n // 5):]", "xs[n // 2:]", "range(n // 64)",
+    "xs[n // 2:][:n // 4]", "xs[int(n * 0.8):int(n * 0.9)]", "range(int(n * 0.8), n)", "range(n - n // 5, n)",
+    "[xs[i] for i in range(int(n * 0.7), n)]", "zip(xs[int(n * 0.8):], xs)", "torch.randperm(n)[int(n * 0.8):]",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("source", ["list of", "comprehension", "rows", "tuple of"])
+def test_a_share_of_what_nobody_knows_the_length_of_goes_round_twice(source: str) -> None:
+    head = f"{HEAD}{SOURCES[source]}\nn = len(xs)\nout = (w * w).sum()\n"
+    quiet = {one for one in SHARES if not _is_sure(f"{head}for part in {one}:\n    out.backward()\n")}
+    assert quiet == set()

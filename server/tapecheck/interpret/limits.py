@@ -154,7 +154,9 @@ SURE_ITERATIONS = 2
 BATCHES_BOUND = 12
 """Batches, likewise, of a loader: what is done every second, third, fourth or sixth time is done in each epoch."""
 LONGER_LENGTH = 100_003
-"""Elements, likewise, where `LOOP_BOUND` leaves a range empty: `range(len(text) // 35)`."""
+"""Elements, likewise, where `LOOP_BOUND` leaves a range too short: `range(len(text) // 35)`."""
+LONGER_LEAST = 16
+"""Elements that a range or a part of a list has then at least, if it grows with that: no remainder of a division."""
 LONGER_SHARE = 8
 """How many times the work of such a way has to be left for it to be run again with so many elements."""
 OTHER_LENGTHS = (3, 1_009)

@@ -326,8 +326,8 @@ class Exploration:
         world.writer.part()
 
     def _long_enough(self, run: Run) -> Run:
-        """Return the first way, run again with longer lengths where ranges were empty and these fill one; as it was
-        where they do not.
+        """Return the first way, run again with longer lengths where ranges or parts of lists were too short and
+        these lengthen one; as it was where they do not.
         """
         starved = run.world.choices.starved
         if not starved or run.work * limits.LONGER_SHARE > self.budget.left:

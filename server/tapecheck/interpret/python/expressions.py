@@ -27,6 +27,7 @@ from tapecheck.interpret.values import (
     List,
     Origin,
     Question,
+    Range,
     Set,
     Super,
     Tensor,
@@ -38,6 +39,7 @@ from tapecheck.interpret.values import (
     deciding,
     declines,
     drawn_from,
+    has_written_bounds,
     hashable,
     is_unseen,
     known_elements,
@@ -116,7 +118,14 @@ def _attribute(machine: Engine, node: ast.Attribute, env: Env) -> Value:
 
 def _subscript(machine: Engine, node: ast.Subscript, env: Env) -> Value:
     value, index = machine.eval(node.value, env), machine.eval(node.slice, env)
-    return machine.get_item(unknowns.setting(machine, value) if isinstance(index, slice) else value, index, node)
+    if not isinstance(index, slice):
+        return machine.get_item(value, index, node)
+    part = machine.get_item(unknowns.setting(machine, value), index, node)
+    if isinstance(part, (List, Range, tuple)) and not has_written_bounds(node):
+        count = behaviour(part).size(machine, node)
+        if isinstance(count, int):
+            machine.world.choices.goes_over(node, count)
+    return part
 
 
 def _slice(machine: Engine, node: ast.Slice, env: Env) -> Value:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -164,19 +164,22 @@ class Choices:
         return other + (other % 2 == (usual if usual == limits.BATCHES_BOUND else limits.LOOP_BOUND) % 2)
 
     def goes_over(self, node: ast.AST, count: int) -> None:
-        """Note how many numbers a range has."""
+        """Note how many numbers a range has, or how many elements are in a part of a list."""
         span = self._position.span(node)
         place = (span.file, span.line, span.column)
         self._ranges[place] = max(count, self._ranges.get(place, 0))
 
     @property
-    def starved(self) -> set[Place]:
-        """The ranges without any number, where the path has reckoned with lengths that nobody knows."""
-        return {place for place, most in self._ranges.items() if not most} if self.reckons else set()
+    def starved(self) -> dict[Place, int]:
+        """The ranges and parts of lists that are shorter than is taken for granted of a loop, with how many elements
+        each has, where the path has reckoned with lengths that nobody knows.
+        """
+        short = {place: most for place, most in self._ranges.items() if most < limits.SURE_ITERATIONS}
+        return short if self.reckons else {}
 
-    def feeds(self, starved: Collection[Place]) -> bool:
-        """Whether some of these ranges have a number in this path."""
-        return any(self._ranges.get(place) for place in starved)
+    def feeds(self, starved: Mapping[Place, int]) -> bool:
+        """Whether some of these have so many elements in this path that they grow with what the lengths stand for."""
+        return any(self._ranges.get(place, 0) >= limits.LONGER_LEAST > most for place, most in starved.items())
 
     @property
     def reckons(self) -> bool:

@@ -243,7 +243,7 @@ class List(Container):
         if known is not None:
             rest = self.more & PICKED if self._has_all_of(known) else self.more
             made = sliced(machine, self.items[known], parts, rest, node)
-            if made.more & BEYOND and not _is_written(node):
+            if made.more & BEYOND and not has_written_bounds(node):
                 measured(made, self._length_of_part(machine, index, node))
             return made
         known = known_slice([self._bound(machine, part, node) for part in parts[:2]] + parts[2:])
@@ -497,7 +497,7 @@ class List(Container):
         return composed("()", self.items, self)
 
 
-def _is_written(node: ast.AST) -> bool:
+def has_written_bounds(node: ast.AST) -> bool:
     """Whether the bounds of a slice are numbers that the program itself writes: they hang on no length."""
     cut = node.slice if isinstance(node, ast.Subscript) else None
     if not isinstance(cut, ast.Slice):
