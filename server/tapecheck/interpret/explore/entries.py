@@ -245,7 +245,7 @@ def _start(machine: Machine, node: FunctionNode, started: Value, *owners: Value)
     result = machine.call(_in_its_mode(started, function), args, {MORE_KEYWORDS: Unknown(MORE_KEYWORDS)}, node)
     # The caller gets the result and still has what it passed in.
     passed = only(args, Unknown)
-    computed = any(not value.data and value.leaf is None for value in passed)
+    computed = any(not value.trust.data and value.leaf is None for value in passed)
     machine.escape((result, *passed), node, "the caller", more=computed)
     _keep(machine, owners, node)
 

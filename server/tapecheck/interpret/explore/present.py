@@ -216,7 +216,7 @@ class Present:
         match test:
             case ast.Compare(left=ast.Name(id=name), ops=[ast.Is() | ast.IsNot()]):
                 value = _lookup(self.env, name)
-                return isinstance(value, Unknown) and value.data
+                return isinstance(value, Unknown) and value.trust.data
         return False
 
     def equates_a_graph(self, test: ast.expr) -> bool:
@@ -310,7 +310,7 @@ def knows_nothing(value: Value) -> bool:
     """Whether a value is unknown, and neither its truth nor its length nor its number is."""
     return (
         type(value) is Unknown
-        and value.concrete is None and value.truth is None and value.length is None and value.bounds is None
+        and value.concrete is None and value.shown.truth is None and value.length is None and value.shown.bounds is None
         and value.default == NO_DEFAULT
     )  # fmt: skip
 

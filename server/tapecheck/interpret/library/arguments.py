@@ -81,7 +81,7 @@ def method(torch: Torch, owner: Parser, name: str, args: Args, kwargs: Kwargs, n
         return _namespace(torch, owner, words.items, node) if whole and is_whole_list(words) else NO_MODEL
     if name == "parse_args":
         given = cast(Unknown, owner.part_named("parse_args()"))
-        given.data = True
+        given.take_for_data()
         for option, (value, flag) in _defaults(owner).items():
             unknowns.usually(cast(Unknown, given.part_named(option)), value, flag)
         return given

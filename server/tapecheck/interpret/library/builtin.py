@@ -132,7 +132,7 @@ def length_unknown(m: Engine, value: Value, node: ast.AST) -> Value:
     asked = m.library.length_of(value, node)
     if loader is None or not only_shown(m, node):
         # No loop has to agree with what is only printed of it.
-        asked.bounds = asked.bounds or (0, math.inf)
+        asked.not_negative()
     if loader is not None and loader.iterated:
         guessed(m, asked, node, limits.BATCHES_BOUND)
     return asked.itself()
@@ -192,12 +192,14 @@ def _last_argument(node: ast.AST) -> ast.AST:
 
 def _may_be_any(end: Unknown) -> bool:
     """Whether nobody has settled on an end, and it may be as large as any."""
-    return end.concrete is None and (end.bounds is None or end.bounds[1] == math.inf)
+    return end.concrete is None and (end.shown.bounds is None or end.shown.bounds[1] == math.inf)
 
 
 def _is_open(last: Value, stop: int) -> bool:
     """Whether nobody knows where a range ends that stops there in this way."""
-    return isinstance(last, Tensor) or (isinstance(last, Unknown) and (last.bounds is None or last.bounds[1] > stop))
+    return isinstance(last, Tensor) or (
+        isinstance(last, Unknown) and (last.shown.bounds is None or last.shown.bounds[1] > stop)
+    )
 
 
 def _end_of_range(
@@ -417,7 +419,8 @@ def _one_of(name: str, items: list[Value]) -> Value:
         if len(items) == 1 or (len(tensors) == 1 and isinstance(tensors[0], Tensor)):
             return tensors[0]
         chosen = Unknown(name, tensors[0].node, cuts_of(*items))
-        chosen.oldest, chosen.certain = tensors[0].oldest, False
+        chosen.oldest = tensors[0].oldest
+        chosen.trust = chosen.trust._replace(certain=False)
         return chosen
     others = [item for item in items if isinstance(item, (Tensor, Instance))]
     return others[0] if others else _one_of_numbers(name, items)
@@ -428,9 +431,11 @@ def _one_of_numbers(name: str, items: list[Value]) -> Unknown:
     result = derived(Kind.NUMBER if numbers else Kind.ANY, name, name, *items)
     known = [item for item in items if isinstance(item, (int, float))]
     if numbers and known:
-        result.bounds = (-math.inf, min(known)) if name == "min" else (max(known), math.inf)
+        result.shown = result.shown._replace(
+            bounds=(-math.inf, min(known)) if name == "min" else (max(known), math.inf)
+        )
     result.cuts = cuts_of(*items)
-    result.data = all(item.data for item in only(items, Unknown))
+    result.trust = result.trust._replace(data=all(item.trust.data for item in only(items, Unknown)))
     return result
 
 
@@ -516,7 +521,7 @@ def _abs(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         return abs(value)
     if isinstance(value, Instance):
         return _by_method(m, value, "__abs__", node)
-    if isinstance(value, Unknown) and value.node is None and (value.origin.parts is not None or value.data):
+    if isinstance(value, Unknown) and value.node is None and (value.origin.parts is not None or value.trust.data):
         result = derived(Kind.NUMBER, "number", "abs", value)
         result.cuts = cuts_of(value)
         return result
@@ -802,7 +807,7 @@ def _vars(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     held = _attributes_of(m, args[0])
     if held is not None:
         return held
-    if isinstance(args[0], Unknown) and args[0].data:
+    if isinstance(args[0], Unknown) and args[0].trust.data:
         return args[0].by_name()
     return Unknown("vars")
 

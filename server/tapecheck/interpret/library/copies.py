@@ -78,7 +78,7 @@ class Copier:
 
     def unknown(self, value: Unknown) -> Unknown:
         result = Unknown(value.name, None, value.cuts, value.kind)
-        result.data, result.assumed = value.data, value.assumed
+        result.trust = result.trust._replace(data=value.trust.data, assumed=value.trust.assumed)
         if value.leaf is not None:
             self._torch.opaque_parameters(result, self._node)
         return result

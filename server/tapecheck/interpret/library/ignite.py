@@ -26,7 +26,7 @@ def run(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast
     for index in range(limits.BATCHES):
         started = carry.begin(machine, loop, index + 1)
         batch = Unknown("batch")
-        batch.data = True
+        batch.take_for_data()
         machine.call(kept(owner, ProcessState).function, [owner, batch], {}, node)
         carry.end(machine, loop, index + 1, started)
     world.loops.leave(LoopEnd(loop, limits.BATCHES, "yes"), outside)

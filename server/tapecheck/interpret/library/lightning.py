@@ -127,7 +127,7 @@ class _Steps:
         rounds = range(len(optimizers)) if "optimizer_idx" in names and optimizers else range(1)
         for place in rounds:
             batch = Unknown("batch")
-            batch.data = True
+            batch.take_for_data()
             given: Kwargs = {}
             for position, name in enumerate(names):
                 known: dict[str, Value] = {"batch_idx": index, "optimizer_idx": place}
@@ -167,7 +167,7 @@ class _Steps:
             for begins in ("model_eval", "start", "epoch_start"):
                 self.hook(f"on_{stage}_{begins}")
             batch = Unknown("batch")
-            batch.data = True
+            batch.take_for_data()
             self.hook(f"on_{stage}_batch_start", batch, 0)
             self.hook(name, batch, 0)
             self.hook(f"on_{stage}_batch_end", Unknown("outputs"), batch, 0)

@@ -333,7 +333,7 @@ def _own_sampler(state: SamplerState | None) -> bool:
 
 def _drawn_index(state: SamplerState) -> Value:
     made = Unknown("indices") if state.batch is not None else Unknown.whole("index")
-    made.data = True
+    made.take_for_data()
     return made
 
 
@@ -342,7 +342,7 @@ def _batches(torch: Torch, owner: Instance, known: int | None, node: ast.AST) ->
     if known is not None:
         return known
     kept(owner, LoaderState).iterated = True
-    if owner.length is None or (owner.length.bounds is None and not lengths.stays_short(owner.length)):
+    if owner.length is None or (owner.length.shown.bounds is None and not lengths.stays_short(owner.length)):
         return None
     return torch.machine.guessed(owner.length, node, limits.BATCHES_BOUND)
 
@@ -355,7 +355,7 @@ def _batch(torch: Torch, owner: Instance, node: ast.AST) -> Value:
     if sample is not NO_MODEL:
         return _collated(torch, sample, node)
     result = Unknown("batch")
-    result.data = True
+    result.take_for_data()
     return result
 
 
@@ -367,7 +367,7 @@ def _sample(torch: Torch, owner: Instance, node: ast.AST) -> Value:
     if sample is not NO_MODEL:
         return sample
     result = Unknown("sample")
-    result.data = True
+    result.take_for_data()
     return result
 
 
@@ -408,7 +408,7 @@ def _collated(torch: Torch, sample: Value, node: ast.AST) -> Value:
     if isinstance(sample, (Tensor, int, float)):
         return torch.world.graph.data(dtype=getattr(sample, "dtype", "float"))
     result = Unknown("batch")
-    result.data = True
+    result.take_for_data()
     return result
 
 

@@ -597,7 +597,7 @@ class Modules:
         try:
             for hook in list(self.loose_hooks):
                 made = Unknown("output")
-                made.returned = True
+                made.trust = made.trust._replace(returned=True)
                 self.machine.call(hook, [model, tuple(args), made], {}, node)
         finally:
             self._running_loose = False
@@ -642,7 +642,7 @@ class Modules:
         result = self._run_opaque(owner, args, kwargs, node)
         if owner.cls is not None and isinstance(result, Unknown):
             # A class without a forward of its own: that of the subclass it is written for has parameters nobody knows.
-            result.returned, result.data = True, False
+            result.trust = result.trust._replace(returned=True, data=False)
         return result
 
     def _run_fact(self, owner: Instance, fact: ModuleFact, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -949,7 +949,7 @@ def _holds_no_more(named: tuple[str, Instance]) -> bool:
     _, module = named
     bases = () if module.cls is None else module.cls.library_bases()
     return all(map(visible.base_modelled, bases)) and not any(
-        type(value) is Unknown and not value.data for value in module.attrs.values()
+        type(value) is Unknown and not value.trust.data for value in module.attrs.values()
     )
 
 

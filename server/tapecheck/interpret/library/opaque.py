@@ -29,6 +29,7 @@ from tapecheck.interpret.values import (
     Native,
     Origin,
     Tensor,
+    Trust,
     Unknown,
     Value,
     Whole,
@@ -41,6 +42,7 @@ from tapecheck.interpret.values import (
     is_module,
     listed,
     may_carry,
+    only,
     positional,
     requires_any,
 )
@@ -81,14 +83,14 @@ def unknown_operator(torch: Torch, op: str, left: Value, right: Value, node: ast
             if value.node is not None:
                 return torch.operator(op, left, right, node)
             counted = counted and value.kind in COUNTED
-            data = data and value.data
-            assumed = assumed or value.assumed
+            data = data and value.trust.data
+            assumed = assumed or value.trust.assumed
         elif isinstance(value, List):
             # Nobody knows what is in it once it has been stored to.
             data = False
     cuts = cuts_of(left, right)
     result = Unknown.number(cuts) if counted else Unknown("result", None, cuts)
-    result.data, result.assumed = data, assumed
+    result.trust = result.trust._replace(data=data, assumed=assumed)
     result.origin = Origin((op, left, right))
     unknowns.usually_computed(result, op, left, right)
     return result
@@ -99,12 +101,13 @@ def unknown_attribute(torch: Torch, owner: Unknown, name: str, node: ast.AST) ->
     if owner.node is not None and (owner.attrs is None or name not in owner.attrs):
         if name == "data":
             result = Unknown(owner.name, None, torch.world.graph.cut("data", node, owner, name=owner.name))
-            result.data = True
+            result.take_for_data()
             return result
         if name in NO_GRAPH_ATTRIBUTES or name in ("grad", "size"):
             child = owner.part_named(name)
             if isinstance(child, Unknown):
-                child.node, child.oldest, child.data = None, None, name != "grad"
+                child.node, child.oldest = None, None
+                child.trust = child.trust._replace(data=name != "grad")
                 if name == "shape":
                     child.kind = Kind.SIZES
             return child
@@ -156,9 +159,9 @@ def given_apart(torch: Torch, whole: Unknown, part: Unknown, node: ast.AST) -> N
     if made is None or part.node != whole.node:
         return
     keeps: Fact = "no" if made.keeps == "no" else "yes"
-    exists, certain = part.requires(), part.certain
+    exists, certain = part.requires(), part.trust.certain
     part.stands_at(torch.world.graph.build(made.op, node, [part], keeps=keeps, linked=made.linked, exists=exists))
-    part.certain = certain
+    part.trust = part.trust._replace(certain=certain)
     if made.linked == "yes" and part.node is not None:
         text = f"each part of what `{made.op}` gives has a graph"
         torch.world.assumptions.note("part", text, node, (part.node,))
@@ -178,7 +181,7 @@ def opaque_result(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast
         # Data goes into models as well, and `odeint(func, y0, t)` calls what has a graph that the values need not have.
         # A function of torch's own has no model but the one that it is given.
         if not name.startswith("torch.") or _computes_any(args, kwargs) or requires_any(values) != "no":
-            result.data, result.returned = False, True
+            result.trust = result.trust._replace(data=False, returned=True)
     result.kept = Kept(given, values=_led_to(name, args, kwargs), walked=_walked(torch, values))
     if not name.startswith((*_GENERIC_DATA, *leaves.LOOKING)):
         _reworked(torch, (*args, *kwargs.values()), node, name)
@@ -271,7 +274,8 @@ def _left(
         return value
     found.append(value)
     left = opaque(torch, to, [value], node, linked="may", keeps="may")
-    left.name, left.certain = value.name, False
+    left.name = value.name
+    left.trust = left.trust._replace(certain=False)
     return left
 
 
@@ -298,15 +302,17 @@ def opaque(
         exists = requires_any(carriers)
         built = world.graph.build(name, node, carriers, keeps=keeps, linked=linked, cuts=cuts, exists=exists)
         result.node, result.oldest = built.node, built.oldest
-        result.certain = linked == "yes" and exists == "yes"
+        result.trust = result.trust._replace(certain=linked == "yes" and exists == "yes")
     elif carriers:
         for value in carriers:
             result.cuts = merge_cuts(
                 world.graph.cut("no_grad", node, value, name=getattr(value, "name", "")), result.cuts
             )
-        result.data = True
+        result.take_for_data()
     else:
-        result.data = name.startswith(_GENERIC_DATA) or (bool(values) and requires_any(values) == "no")
+        result.trust = result.trust._replace(
+            data=name.startswith(_GENERIC_DATA) or (bool(values) and requires_any(values) == "no")
+        )
         if name.startswith(_CHANCE):
             unknowns.drawn(result)
     return result
@@ -337,7 +343,7 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
     if computed.node is not None:
         graphs = (*whole.kept.graphs[-limits.MOST_MADE :], (function, computed.node))
         whole.kept = whole.kept._replace(graphs=graphs)
-    elif computed.returned and not any(one is function for one in whole.kept.unseen):
+    elif computed.trust.returned and not any(one is function for one in whole.kept.unseen):
         whole.kept = whole.kept._replace(unseen=(*whole.kept.unseen[-limits.MOST_MADE :], function))
     return computed
 
@@ -449,10 +455,10 @@ def _computed(
         result.part_of = Whole(within=whole)
     elif function.part_of.attr in _LOOKS_UP:
         result.part_of = Whole(within=function.part_of.within)
-    result.data = _gives_data(torch, function, values, passed, result.data)
-    result.assumed = function.assumed
-    result.returned = not result.data and (function.returned or len(values) > 0)
-    made_of = [*values, owner] if owner is not None and owner.returned else values
+    data = _gives_data(torch, function, values, passed, result.trust.data)
+    returned = not data and (function.trust.returned or len(values) > 0)
+    result.trust = Trust(data, function.trust.assumed, returned, result.trust.certain)
+    made_of = [*values, owner] if owner is not None and owner.trust.returned else values
     result.kept = Kept(given, values=unknowns.root(function).kept.values, walked=_walked(torch, made_of))
     if _acts(torch, owner, keeps == "yes", looks, node):
         _given_away(torch, values, node, function.name)
@@ -524,7 +530,7 @@ def _gives_data(
     """Return whether a call certainly gives data: data goes into a model as well, so only a method of data does. One of
     torch's does so by itself, any other where what it gives is `of_data` alone.
     """
-    if not function.data or not function.part_of.attr or any(map(_computes, passed)):
+    if not function.trust.data or not function.part_of.attr or any(map(_computes, passed)):
         return False
     is_op = torch.facts.op(function.part_of.attr) is not None
     return of_data and is_op if values else of_data or is_op
@@ -551,7 +557,7 @@ def _is_plain(value: Value, depth: int) -> bool:
 
 def _given_away(torch: Torch, values: Sequence[Tensor | Unknown], node: ast.AST, to: str) -> None:
     """Code that nobody can look into got values, and may run a backward through them, now or later."""
-    if any(value.returned and value.node is None for value in values):
+    if any(value.trust.returned and value.node is None for value in only(values, Unknown)):
         values = [*values, torch.world.graph.unknown_source(node)]
     torch.machine.escape(tuple(values), node, to)
 
@@ -592,7 +598,7 @@ def _requires_grad(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: 
         held = map(torch.world.graph.leaf_tensors.get, unknowns.root(owner).kept.leaves)
         visible.may_freeze(leaf for leaf in held if leaf is not None)
         _freezes_any(torch, owner, node)
-    if owner.leaf is not None or not owner.data:
+    if owner.leaf is not None or not owner.trust.data:
         if owner.leaf is not None or wanted is False:
             # Of a model nobody knows, whatever it is used for later, no parameter certainly requires grad any more.
             opaque_parameters(torch, owner, node).graph = "yes" if wanted is True else "may"
@@ -603,7 +609,8 @@ def _requires_grad(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: 
     made = torch.world.graph.data(owner.name, owner.cuts)
     made.storage = torch.world.graph.storage_of(owner)
     torch.world.graph.make_leaf(made, node, owner.name)
-    owner.node, owner.data, owner.certain = made.node, False, True
+    owner.node = made.node
+    owner.trust = owner.trust._replace(data=False, certain=True)
     return made
 
 
@@ -626,7 +633,7 @@ def _set_mode(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwarg
     if owner.part_of.within is not None and owner.node is None and not args and not kwargs:
         # Of what a file held, only a model can be told to evaluate. Its parts are its own from now on.
         opaque_parameters(torch, owner, node)
-        owner.data = False
+        owner.trust = owner.trust._replace(data=False)
     elif owner.node is None and id(owner) in torch.world.assumptions.passed and not args and not kwargs:
         # So is what was passed in, as far as anybody knows.
         presumed_parameters(torch, owner, node)
@@ -639,15 +646,16 @@ def _set_mode(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwarg
 def _taken_out(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     how: CutKind = "numpy" if name == "numpy" else "item"
     result = Unknown.number(torch.world.graph.cut(how, node, owner, name=owner.name))
-    result.data = True
+    result.take_for_data()
     return result
 
 
 def _detach(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     result = Unknown(owner.name, None, torch.world.graph.cut("detach", node, owner, name=owner.name))
-    result.data = True
+    result.take_for_data()
     if name == "detach_":
-        owner.node, owner.cuts, owner.data = None, result.cuts, True
+        owner.node, owner.cuts = None, result.cuts
+        owner.take_for_data()
         return owner
     return result
 
@@ -657,7 +665,7 @@ def _generate(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwarg
         return NO_MODEL
     # Text generation of transformers runs under no_grad.
     result = Unknown("generate()")
-    result.data = True
+    result.take_for_data()
     return result
 
 
@@ -673,9 +681,9 @@ def _asked(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, 
     result = owner.part_named(f"{name}({len(args)})")
     if isinstance(result, Unknown):
         result.node = None
-        result.data = True
-        if name == "dim" and result.truth is None:
-            result.truth = True
+        result.take_for_data()
+        if name == "dim" and result.shown.truth is None:
+            result.shown = result.shown._replace(truth=True)
         if name == "size" and owner.node is not None:
             result.kind = Kind.SIZES
         if name == "size" and args:
@@ -746,7 +754,7 @@ def opaque_parameters(torch: Torch, owner: Unknown, node: ast.AST) -> Tensor:
         leaf = torch.world.graph.data(name)
         torch.world.graph.make_leaf(leaf, node, name, parameter=True, made=owner.part_of.within is not None, many=True)
         # Until it is told to train or to evaluate, what a file held is data.
-        leaf.extra = {Mark.OPAQUE: True, Mark.SAVED: owner.part_of.within is not None and owner.data}
+        leaf.extra = {Mark.OPAQUE: True, Mark.SAVED: owner.part_of.within is not None and owner.trust.data}
         owner.leaf = leaf
         if owner.part_of.within is not None:
             # What is asked of its parts from now on is asked of its own parameters.

@@ -319,8 +319,8 @@ class _Call:
 
     def give_own_graphs(self) -> None:
         """Give what unknown code returned the graph of its own that it may have: others that use it share that one."""
-        for value in self.every:
-            if value.returned and value.node is None and value.itself() is value:
+        for value in only(self.every, Unknown):
+            if value.trust.returned and value.node is None and value.itself() is value:
                 made = unknowns.made_since(value, len(self.world.writer.ledger.traversals)) is True
                 value.stands_at(self.world.graph.unknown_graph(value.name, self.node, "may", made=made))
 
@@ -1034,7 +1034,7 @@ def _is_given(torch: Torch, value: Unknown) -> bool:
     """
     whole = unknowns.root(value)
     known = value.kind in COUNTED or value.origin.parts is not None or whole is not value
-    return not value.returned and (known or id(whole) in torch.world.assumptions.passed)
+    return not value.trust.returned and (known or id(whole) in torch.world.assumptions.passed)
 
 
 def operator(torch: Torch, op: str, left: Value, right: Value, node: ast.AST) -> Value:
@@ -1174,7 +1174,7 @@ def _takes_all(part: Value) -> bool:
 
 def _may_be_an_array(index: Value) -> bool:
     """Return whether an index that nobody knows may be an array: what Python's own library gives is a number."""
-    return isinstance(index, Unknown) and (not index.data or index.kind is Kind.PLAIN)
+    return isinstance(index, Unknown) and (not index.trust.data or index.kind is Kind.PLAIN)
 
 
 def set_item(torch: Torch, owner: Tensor, index: Value, value: Value, node: ast.AST) -> None:

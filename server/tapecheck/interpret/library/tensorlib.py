@@ -151,7 +151,7 @@ def _extra(owner: Tensor, name: str, kind: Kind = Kind.ANY) -> Value:
         owner.extra = {}
     if name not in owner.extra:
         made = Unknown(name, kind=kind)
-        made.data = True
+        made.take_for_data()
         owner.extra[name] = made
     return owner.extra[name]
 
@@ -261,7 +261,7 @@ def _taken_out(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwarg
     if name == "numpy" and owner.graph == "yes":
         torch.fail(node, "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     result = Unknown.number(torch.world.graph.cut(how, node, owner, name=owner.name))
-    result.data = True
+    result.take_for_data()
     if name in ("numpy", "__array__"):
         memory_taken(torch, owner, node, name)
     if marked(owner, Mark.DRAWN):
@@ -357,9 +357,9 @@ def _shape(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, n
         return owner.rank
     made = _extra(owner, f"{name}()", Kind.ANY if name == "stride" else Kind.WHOLE)
     asked = name in ("dim", "ndimension") and owner.rank is None
-    if asked and isinstance(made, Unknown) and made.truth is None:
+    if asked and isinstance(made, Unknown) and made.shown.truth is None:
         # What is not known to be a scalar has dimensions, an empty selection too.
-        made.truth = True
+        made.shown = made.shown._replace(truth=True)
     return made
 
 
@@ -609,7 +609,7 @@ def to_numpy(torch: Torch, path: str, args: Args, kwargs: Kwargs, node: ast.AST)
         if isinstance(value, Tensor) and (short in _ARRAYS_IN_MEMORY or (short == "array" and "copy" in kwargs)):
             memory_taken(torch, value, node, short)
     result = Unknown.plain("numpy", cuts)
-    result.data = True
+    result.take_for_data()
     return result
 
 

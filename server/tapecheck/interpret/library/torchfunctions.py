@@ -356,7 +356,7 @@ def _each(name: str) -> Callable[[Torch, Args, Kwargs, ast.AST], Value]:
 
 def _load(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     result = Unknown("torch.load()")
-    result.data = True
+    result.take_for_data()
     result.part_of = Whole(within=result)
     return result
 

@@ -192,7 +192,7 @@ def _value_alone(torch: Torch, short: str, result: Value, create: bool | None) -
 def _nested(short: str) -> Unknown:
     """Return the derivatives of several values by several inputs, which have no graph."""
     nested = Unknown.named(short)
-    nested.data = True
+    nested.take_for_data()
     return nested
 
 

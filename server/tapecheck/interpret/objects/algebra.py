@@ -366,7 +366,7 @@ def is_name(index: Lib | Unknown) -> bool:
     if isinstance(index, Lib):
         return True
     kinds = (index.kind, unknowns.root(index).kind)
-    return not any(kind in COUNTED for kind in kinds) and index.concrete is None and not index.assumed
+    return not any(kind in COUNTED for kind in kinds) and index.concrete is None and not index.trust.assumed
 
 
 def set_add(m: Engine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

@@ -113,7 +113,7 @@ def sources(value: Value) -> dict[int, Unknown]:
 
 def by_count(length: Value, *counted: Unknown) -> dict[int, int]:
     """Return how many elements there are, as a length says, for some counts of what it is worked out from."""
-    bounds = [one.bounds for one in counted if one.bounds is not None]
+    bounds = [one.shown.bounds for one in counted if one.shown.bounds is not None]
     low, high = max([0, *(one[0] for one in bounds)]), min([math.inf, *(one[1] for one in bounds)])
     tried = [one for one in (limits.LOOP_BOUND, limits.BATCHES_BOUND, *_TRIED) if low <= one <= high]
     found = {one: count_of(length, dict.fromkeys(map(id, counted), one)) for one in tried}
@@ -156,7 +156,7 @@ def _is_short(source: Unknown, seen: set[int]) -> bool:
     if source.origin.parts is None:
         return any(hangs_on_length(one) for one in source.origin.drawn)
     if source.origin.operation == "len":
-        return isinstance(whole := source.origin.operands[0], Unknown) and whole.data and hangs_on_length(whole)
+        return isinstance(whole := source.origin.operands[0], Unknown) and whole.trust.data and hangs_on_length(whole)
     return any(hangs_on_length(one) for one in source.origin.operands)
 
 

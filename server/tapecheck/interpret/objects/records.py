@@ -331,7 +331,8 @@ def _finish_enum(machine: Engine, cls: Class, bases: list[str], node: ast.ClassD
         member: Instance | Unknown
         if constant and is_constant(value):
             member = Unknown(f"{cls.name}.{name}")
-            member.concrete, member.data = value, True
+            member.concrete = value
+            member.take_for_data()
             member.attrs = {"value": value, "name": name}
         else:
             member = Instance(cls)

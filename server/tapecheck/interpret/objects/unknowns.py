@@ -46,7 +46,7 @@ def derived(kind: Kind, name: str, what: str, *parts: Value) -> Unknown:
     """Return an unknown that is worked out from other values: `what` says how."""
     result = Unknown(name, None, (), kind)
     result.origin = Origin((what, *parts))
-    result.data = True
+    result.take_for_data()
     return result
 
 
@@ -83,10 +83,10 @@ def made_since(value: Value, walked: int, known: dict[int, bool | None] | None =
 
     Of what is weighed by something that nobody knows, that is so where the other factor's does.
     """
-    if not isinstance(value, Unknown) or value.node is not None or value.data:
+    if not isinstance(value, Unknown) or value.node is not None or value.trust.data:
         return None
-    if value.returned or len(value.origin.operands) != 2:
-        return value.returned and root(value).kept.walked == walked
+    if value.trust.returned or len(value.origin.operands) != 2:
+        return value.trust.returned and root(value).kept.walked == walked
     known = {} if known is None else known
     if id(value) not in known:
         made = [made_since(one, walked, known) for one in value.origin.operands]
@@ -207,13 +207,13 @@ def guessed(
     machine: Engine, length: Unknown, node: ast.AST, usual: int = limits.LOOP_BOUND, *, asked: bool = False
 ) -> int:
     """Settle on a length for what nobody knows the length of, `asked` where something surely reckons with it."""
-    known = length.concrete is not None or length.truth is False
-    if known or (length.bounds is not None and length.bounds[0] == length.bounds[1]):
+    known = length.concrete is not None or length.shown.truth is False
+    if known or (length.shown.bounds is not None and length.shown.bounds[0] == length.shown.bounds[1]):
         return bound_length(length, usual)
     if (found := reckoned(machine, length, node)) is not None:
         return found
     if lengths.stays_short(length):
-        length.bounds = length.bounds or (0, math.inf)
+        length.not_negative()
     found = bound_length(length, machine.world.choices.length(usual))
     _note_length(machine, length, node, asked=asked)
     return found
@@ -238,8 +238,8 @@ def reckoned(machine: Engine, length: Unknown, node: ast.AST) -> int | None:
     if not counts:
         if policy.length != lengths.MANY or not lengths.stays_short(length):
             return None
-        settle_on(length, max(0, math.ceil(length.bounds[0])) if length.bounds is not None else 0)
-        length.bounds = length.bounds or (0, math.inf)
+        settle_on(length, max(0, math.ceil(length.shown.bounds[0])) if length.shown.bounds is not None else 0)
+        length.not_negative()
         _note_length(machine, length, node, asked=True)
     elif len(set(counts.values())) == 1:
         settle_on(length, min(counts.values()))
@@ -251,7 +251,7 @@ def reckoned(machine: Engine, length: Unknown, node: ast.AST) -> int | None:
         settle_on(source, count)
         _note_length(machine, source, node, asked=True)
         settle_on(length, known)
-        length.bounds = length.bounds or (0, math.inf)
+        length.not_negative()
     return known_int(length)
 
 
@@ -271,7 +271,7 @@ def _note_length(machine: Engine, length: Unknown, node: ast.AST, *, asked: bool
         text = f"len({text})"
 
     def is_asked() -> bool:
-        return asked or length.bounds is not None
+        return asked or length.shown.bounds is not None
 
     def number() -> Value:
         return length.concrete
@@ -295,17 +295,17 @@ def settled(value: Unknown, answer: bool) -> None:
         if answer and constant is None:
             # None is false and carries no graph, whatever would have been there otherwise.
             _without_graph(owner)
-            owner.truth = False
+            owner.shown = owner.shown._replace(truth=False)
         elif answer and owner.concrete is None:
             settle_on(owner, constant)
     elif isinstance(constant, (int, float)):
-        low, high = owner.bounds or (-math.inf, math.inf)
+        low, high = owner.shown.bounds or (-math.inf, math.inf)
         whole = owner.kind is Kind.WHOLE
         if (kind == "Gt") == answer:
             low = max(low, _next(constant, 1, whole) if kind == "Gt" else constant)
         else:
             high = min(high, constant if kind == "Gt" else _next(constant, -1, whole))
-        owner.bounds = (low, high)
+        owner.shown = owner.shown._replace(bounds=(low, high))
 
 
 def _found_plain(value: Unknown) -> Unknown | None:
@@ -334,7 +334,8 @@ def is_plain(kind: Value) -> bool:
 
 def _without_graph(owner: Unknown) -> None:
     """Note that a value turns out to be of a kind that carries no graph, whatever was taken for granted of it."""
-    owner.node, owner.oldest, owner.returned, owner.data = None, None, False, True
+    owner.node, owner.oldest = None, None
+    owner.trust = owner.trust._replace(returned=False, data=True)
 
 
 def _next(constant: float, direction: int, whole: bool) -> float:
@@ -361,8 +362,8 @@ def decided(kind: str, owner: Unknown, constant: Value) -> bool | None:
 def _bounds_of(value: Unknown) -> tuple[float, float] | None:
     """Return what is known of a number, or follows for it from the one that an int was added to."""
     made = value.shifted()
-    if value.bounds is not None or made is None or made[1] < 0:
-        return value.bounds
+    if value.shown.bounds is not None or made is None or made[1] < 0:
+        return value.shown.bounds
     bounds = _bounds_of(made[0])
     return None if bounds is None else (bounds[0] + made[2], bounds[1] + made[2])
 

@@ -67,7 +67,7 @@ def _run(
         # A subclass, or the author of an exercise, gives what this one leaves out, with parameters that nobody knows.
         result = machine.library.opaque_result(function.name, args, kwargs, node)
         if isinstance(result, Unknown):
-            result.returned, result.data = True, False
+            result.trust = result.trust._replace(returned=True, data=False)
         return result
     if (decorator := world.assumptions.decorated.get(id(body))) is None:
         return _run_body(machine, function, args, kwargs, node, forward=forward)

@@ -353,10 +353,10 @@ def known_truth(machine: Engine, value: Value) -> bool | None:
             return None if inner is None else not inner
         if value.concrete is not None:
             return bool(value.concrete)
-        if value.truth is not None:
-            return value.truth
-        if value.bounds is not None and (value.bounds == (0, 0) or not value.bounds[0] <= 0 <= value.bounds[1]):
-            return value.bounds != (0, 0)
+        if value.shown.truth is not None:
+            return value.shown.truth
+        if (nonzero := value.shown.nonzero()) is not None:
+            return nonzero
         known = machine.world.knowledge.truths.get(expression(value)) if value.origin.parts is not None else None
         if known is None and value.node is None:
             known = consequences.consequence(machine, value)
@@ -379,7 +379,7 @@ def settle(machine: Engine, value: Value, answer: bool) -> None:
         if value.origin.asks.negated is not None:
             settle(machine, value.origin.asks.negated, not answer)
         else:
-            value.truth = answer
+            value.shown = value.shown._replace(truth=answer)
             machine.world.knowledge.settled.update((id(one), one) for one in unknowns.origins(value))
             if value.origin.parts is not None:
                 machine.world.knowledge.truths[expression(value)] = answer
@@ -494,13 +494,13 @@ def unknown_test(machine: Engine, op: ast.cmpop, left: Value, right: Value) -> V
     value = machine.world.knowledge.known.get(key)
     if value is None:
         value = machine.world.knowledge.known[key] = _new_test(machine, positive, left, right)
-    if value.truth is None and value.origin.asks.compared is not None:
-        value.truth = unknowns.decided(*value.origin.asks.compared)
-    if value.truth is None and key[0] in _EXCLUSIVE:
+    if value.shown.truth is None and value.origin.asks.compared is not None:
+        value.shown = value.shown._replace(truth=unknowns.decided(*value.origin.asks.compared))
+    if value.shown.truth is None and key[0] in _EXCLUSIVE:
         # Of less, equal and greater one answer excludes the others.
         others = [machine.world.knowledge.known.get((name, *key[1:])) for name in _EXCLUSIVE if name != key[0]]
         if any(other is not None and known_truth(machine, other) for other in others):
-            value.truth = False
+            value.shown = value.shown._replace(truth=False)
     if positive is kind:
         return value
     result = Unknown.plain("not")

@@ -195,7 +195,7 @@ def _alike(
 ) -> tuple[object, ...] | None:
     """Return what tells a trial from others: its tests with a number for each unknown; None where more tells it."""
     numbers = {atom: number for number, atom in enumerate(atoms)}
-    told: list[object] = [(unknown.kind, unknown.bounds) for unknown in atoms.values()]
+    told: list[object] = [(unknown.kind, unknown.shown.bounds) for unknown in atoms.values()]
     told.append(tuple([numbers[atom] for atom in own]))
     told += [(answer, *[numbers[atom] for atom in about]) for _, answer, about in facts]
     for test in tests:
@@ -435,8 +435,8 @@ class _Constants:
     def examples(self, atom: Unknown) -> list[object]:
         """Values that an unknown may have."""
         numbers = list(dict.fromkeys(self._numbers(atom.kind is Kind.WHOLE)))
-        if atom.bounds is not None:
-            low, high = atom.bounds
+        if atom.shown.bounds is not None:
+            low, high = atom.shown.bounds
             numbers = [number for number in numbers if low <= number <= high]
         if atom.kind in COUNTED:
             found: list[object] = [*numbers]

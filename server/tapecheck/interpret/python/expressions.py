@@ -297,7 +297,7 @@ def _with_unknown(machine: Engine, op: ast.operator, left: Value, right: Value, 
 def _repeats(left: Value, right: Value) -> bool:
     """Whether a product repeats a list or tuple so often as nobody knows."""
     sequence, count = (left, right) if isinstance(right, Unknown) else (right, left)
-    return known_elements(sequence) is not None and isinstance(count, Unknown) and count.data
+    return known_elements(sequence) is not None and isinstance(count, Unknown) and count.trust.data
 
 
 def written(machine: Engine, node: ast.expr, env: Env) -> Value:

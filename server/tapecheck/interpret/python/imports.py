@@ -94,7 +94,7 @@ class Imports:
             for name, value in module.env.vars.items():
                 if isinstance(value, Unknown):
                     fresh = Unknown(value.name, None, value.cuts, value.kind)
-                    fresh.data, fresh.assumed = value.data, value.assumed
+                    fresh.trust = fresh.trust._replace(data=value.trust.data, assumed=value.trust.assumed)
                     module.env.vars[name] = fresh
         return module
 

@@ -180,9 +180,8 @@ class Given:
         if settled:
             self.answered.append(id(value))
         self.tokens.append((
-            "unknown", settled, value.kind, value.data, value.assumed,
-            value.certain, value.returned, value.default.likely, value.truth, type(concrete), concrete, len(value.cuts),
-            value.storage is None, value.bounds, value.origin.asks.negated is None, value.node is None,
+            "unknown", settled, value.kind, value.trust, value.shown, value.default.likely, type(concrete), concrete,
+            len(value.cuts), value.storage is None, value.origin.asks.negated is None, value.node is None,
         ))  # fmt: skip
         parts = parts_of(value)
         self._parts_of[id(value)] = dict(parts)
@@ -203,8 +202,10 @@ class Given:
     def fresh(self, value: Value, whole: Unknown | None = None) -> TypeGuard[Unknown]:
         """Whether nothing has become known of a part of an unknown since it was made."""
         return self._unmarked(value) and (
-            (value.node, value.oldest, value.certain, value.returned)
-            == ((whole.node, whole.oldest, whole.certain, whole.returned) if whole is not None else _AS_MADE)
+            (value.node, value.oldest, value.trust.certain, value.trust.returned)
+            == (
+                (whole.node, whole.oldest, whole.trust.certain, whole.trust.returned) if whole is not None else _AS_MADE
+            )
         )
 
     def _unmarked(self, value: Value) -> TypeGuard[Unknown]:
@@ -212,7 +213,7 @@ class Given:
         return (
             type(value) is Unknown
             and value.storage is None and value.leaf is None
-            and value.concrete is None and value.bounds is None and value.default == NO_DEFAULT
+            and value.concrete is None and value.shown.bounds is None and value.default == NO_DEFAULT
             and value.origin.asks.negated is None and not self._is_settled(value)
             and all(self.fresh(part, value) for _, part in parts_of(value))
         )  # fmt: skip
@@ -281,7 +282,9 @@ class Given:
                 # What is said of the module itself alone is told by what is known of it afterwards.
                 raise Unlike
         told = {id(tested) for tested, *_ in tests}
-        if any((one.bounds is not None or one.concrete is not None) and id(one) not in told for one in made.values()):
+        if any(
+            (one.shown.bounds is not None or one.concrete is not None) and id(one) not in told for one in made.values()
+        ):
             raise Unlike
         return tests
 

@@ -749,6 +749,6 @@ def _extrapolated(values: list[float], done: int, left: int | None, count: Value
         result = Unknown.hanging_on("number", Kind.NUMBER, count)
         if steps and min(steps) > 0:
             # The real loop may run less often than this one has; the counter does not come back to where it was.
-            result.bounds = (values[0], math.inf)
+            result.shown = result.shown._replace(bounds=(values[0], math.inf))
         return result
     return values[-1] + steps.pop() * left * (len(values) // done)

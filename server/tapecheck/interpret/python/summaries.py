@@ -36,6 +36,7 @@ from tapecheck.interpret.values import (
     Native,
     Origin,
     Read,
+    Shown,
     Storage,
     Tensor,
     Unknown,
@@ -285,7 +286,7 @@ class _Watch:
         self.given = given
         self.numbers = _Numbers(machine.world, given)
         self.before = [_state(tensor) for tensor in given.tensors]
-        self.concretes = [(one.concrete, one.truth) for one in given.unknowns]
+        self.concretes = [(one.concrete, one.shown.truth) for one in given.unknowns]
         self.asked = self._asked()
         self.standing = _standing(machine, given)
         self.settled = len(machine.world.knowledge.settled)
@@ -367,7 +368,7 @@ class _Watch:
         nodes = self.numbers.nodes[len(given.tensors) :]
         return (
             self.before == [_state(tensor) for tensor in given.tensors]
-            and self.concretes == [(one.concrete, one.truth) for one in given.unknowns]
+            and self.concretes == [(one.concrete, one.shown.truth) for one in given.unknowns]
             and all(one.leaf is None and before in (None, one.node) for one, before in zip(given.unknowns, nodes))
         )
 
@@ -488,7 +489,7 @@ def _constant(value: Value) -> bool:
     if type(value) is tuple:
         return all(map(_constant, value))
     if type(value) is Unknown:
-        return value.node is None and value.leaf is None and value.data
+        return value.node is None and value.leaf is None and value.trust.data
     return type(value) in INERT or isinstance(value, (Class, Lib, Module, Native))
 
 
@@ -597,7 +598,7 @@ class _Again:
                 unknown.storage = self.storage(memory)
             if number is not None:
                 unknown.node = unknown.oldest = self.node(number)
-                unknown.certain = False
+                unknown.trust = unknown.trust._replace(certain=False)
         for place, key, shape in summary.shapes:
             tensor = self.given.tensors[place]
             tensor.extra = tensor.extra if tensor.extra is not None else {}
@@ -699,9 +700,7 @@ class _Again:
         """Return a shape, or a number in it, like one of that call, with all that it was asked for."""
         now: Unknown = old if isinstance(old, Unknown) else Unknown(then.name, None, self.cuts(then.cuts), then.kind)
         if now is not old:
-            now.data, now.certain, now.returned = then.data, then.certain, then.returned
-            now.assumed = then.assumed
-            now.truth = then.truth
+            now.trust, now.shown = then.trust, Shown(then.shown.truth)
             now.origin = Origin(None if then.origin.parts is None else ("len", whole))
             now.part_of = Whole(whole if then.part_of.owner is not None else None, then.part_of.attr)
         self._stand_for[id(then)] = now

@@ -127,7 +127,7 @@ class Number(Constant):
             return self.value
         number = Unknown.number()
         if not changed and self.value >= 0:
-            number.bounds = (self.value, math.inf)
+            number.shown = number.shown._replace(bounds=(self.value, math.inf))
         return number
 
 

@@ -110,7 +110,11 @@ class Container(BaseValue):
         if not isinstance(size, Unknown):
             return len(self.items)
         settled = known_int(size)
-        return int(min(len(self.items), size.bounds[1] if size.bounds else math.inf)) if settled is None else settled
+        return (
+            int(min(len(self.items), size.shown.bounds[1] if size.shown.bounds else math.inf))
+            if settled is None
+            else settled
+        )
 
     def settle_size(self, machine: Interpreter, node: ast.AST) -> None:
         """Settle on the size that a loop goes by."""
@@ -474,7 +478,7 @@ class List(Container):
     def size(self, machine: Interpreter, node: ast.AST) -> Value:
         parts = self.number_of_parts()
         if parts is not None:
-            parts.bounds = parts.bounds or (0, math.inf)
+            parts.not_negative()
             return parts.itself()
         if self.more or self.cut is None:
             return size_of(self, len(self.items), self.more or MORE)
@@ -552,10 +556,10 @@ def size_of(owner: Container, count: int, rest: int) -> Value:
     if not rest:
         return count
     length = _length_of(owner, count, rest)
-    if length.bounds is None:
+    if length.shown.bounds is None:
         # What else has as many is gone over as if it had those that are known.
         least = 0 if rest & PICKED or owner.sized[3] else count
-        length.bounds = (least, math.inf if rest & BEYOND else count)
+        length.shown = length.shown._replace(bounds=(least, math.inf if rest & BEYOND else count))
     return length.itself()
 
 

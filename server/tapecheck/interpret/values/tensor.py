@@ -125,7 +125,6 @@ class Tensor(BaseValue):
 
     can_hold: ClassVar[bool] = True
     decides: ClassVar[Decides] = Decides.TENSOR
-    returned: ClassVar[bool] = False
     leaf: ClassVar[None] = None
     """The leaf that stands for the parameters of a model, which no tensor is."""
 

@@ -141,29 +141,59 @@ class Kept(NamedTuple):
     unseen: tuple[Unknown, ...] = ()
 
 
+class Shown(NamedTuple):
+    """What tests have shown of an unknown: whether it is true, and the numbers that it lies between."""
+
+    truth: bool | None = None
+    bounds: tuple[float, float] | None = None
+
+    def nonzero(self) -> bool | None:
+        """Return whether the bounds leave zero out; None where they let it be zero or another number."""
+        if self.bounds is None:
+            return None
+        low, high = self.bounds
+        if low == high == 0:
+            return False
+        return None if low <= 0 <= high else True
+
+
+class Trust(NamedTuple):
+    """What is known, or taken for granted, of the graph that an unknown may carry.
+
+    It is `certain` that it carries the graph of its node, where it has one. `data` says that it has none: `assumed`
+    because loaders give data, and it was iterated out of something that was handed in. What was `returned` came out of
+    a call that was given values, so that what is in it need not be data.
+    """
+
+    data: bool = False
+    assumed: bool = False
+    returned: bool = False
+    certain: bool = True
+
+
 NO_WHOLE = Whole()
 NOTHING_KEPT = Kept()
 NO_ORIGIN = Origin()
 NO_MEMO = Memo()
+NOTHING_SHOWN = Shown()
+NOTHING_TRUSTED = Trust()
+TRUSTED_AS_DATA = Trust(data=True)
 
 
 class Unknown(BaseValue):
     """A value nobody can know.
 
     `name` is for people; `kind` says what is known of its type. `node` is set where it may carry a graph (the
-    result of an unknown call on tensors), `certain` says whether it surely carries that graph. `concrete` is set
-    once the dry run has settled on a value for it (a loop bound). `leaf` stands for the parameters of an unknown
-    model, which is trained as one opaque differentiable module. `data` says that it is data: no graph; `assumed`
-    that this is so because loaders give data, and it was iterated out of something that was handed in; `returned`
-    that it came out of a call that was given values, so that what is in it need not be data. `bounds` is what tests
-    have shown of a number, `length` what `len` of it gave. `origin` says what it was worked out from, `memo` what was
-    worked out of it, `part_of` what it is a part of, `default` what it is by default, `kept` what the code behind it
-    may keep.
+    result of an unknown call on tensors), `trust` says what is known of that. `concrete` is set once the dry run has
+    settled on a value for it (a loop bound). `leaf` stands for the parameters of an unknown model, which is trained as
+    one opaque differentiable module. `shown` is what tests have shown, `length` what `len` of it gave. `origin` says
+    what it was worked out from, `memo` what was worked out of it, `part_of` what it is a part of, `default` what it is
+    by default, `kept` what the code behind it may keep.
     """
 
     __slots__ = (
-        "assumed", "attrs", "bounds", "certain", "concrete", "cuts", "data", "default", "items", "kept", "kind",
-        "leaf", "length", "memo", "name", "node", "oldest", "origin", "part_of", "returned", "storage", "truth",
+        "attrs", "concrete", "cuts", "default", "items", "kept", "kind", "leaf", "length", "memo", "name",
+        "node", "oldest", "origin", "part_of", "shown", "storage", "trust",
     )  # fmt: skip
 
     can_hold: ClassVar[bool] = True
@@ -181,8 +211,8 @@ class Unknown(BaseValue):
     def borne(self) -> Fact | Literal["open"]:
         """Return whether it carries a graph; "open" where it may have one that no node stands for."""
         if self.node is not None:
-            return "yes" if self.certain else "may"
-        return "no" if self.data or self.concrete is not None else "open"
+            return "yes" if self.trust.certain else "may"
+        return "no" if self.trust.data or self.concrete is not None else "open"
 
     def may_be_tensor(self) -> bool:
         """Return whether it is none of the kinds of values that are certainly no tensor."""
@@ -202,33 +232,39 @@ class Unknown(BaseValue):
         self.oldest: int | None = None
         self.attrs: dict[str, Value] | None = None
         self.items: dict[Hashable, Value] | None = None
-        self.truth: bool | None = None
-        self.bounds: tuple[float, float] | None = None
         self.concrete: Value = None
         self.leaf: Tensor | None = None
         self.storage: Storage | None = None
         self.length: Unknown | None = None
-        self.data = kind in _DATA
-        self.assumed = False
-        self.certain = True
-        self.returned = False
+        self.trust = TRUSTED_AS_DATA if kind in _DATA else NOTHING_TRUSTED
         self.part_of = NO_WHOLE
         self.origin = NO_ORIGIN
         self.memo = NO_MEMO
+        self.shown = NOTHING_SHOWN
         self.default = NO_DEFAULT
         self.kept = NOTHING_KEPT
 
     def stands_at(self, built: Tensor) -> None:
         """Note that it may have the graph that was built for it."""
-        self.node, self.oldest, self.certain = built.node, built.oldest, False
+        self.node, self.oldest = built.node, built.oldest
+        self.trust = self.trust._replace(certain=False)
+
+    def take_for_data(self) -> None:
+        """Note that it has no graph."""
+        self.trust = self.trust._replace(data=True)
+
+    def not_negative(self) -> None:
+        """Note that it is a length, where nothing more is known of it."""
+        if self.shown.bounds is None:
+            self.shown = self.shown._replace(bounds=(0, math.inf))
 
     def surely_carries(self) -> None:
         """Note that it has a graph if it may have one: a backward of it did not raise."""
-        self.certain = self.certain or self.node is not None
+        self.trust = self.trust._replace(certain=self.trust.certain or self.node is not None)
 
     def taken_for_data(self) -> bool:
         """Whether it has no graph only because what is iterated is taken for data."""
-        return self.assumed and self.concrete is None
+        return self.trust.assumed and self.concrete is None
 
     @classmethod
     def number(cls, cuts: tuple[int, ...] = ()) -> Unknown:
@@ -306,7 +342,7 @@ class Unknown(BaseValue):
                 part = child.asked_length()
                 part.origin = Origin(("part", self.asked_length(), index.start, index.stop, index.step))
                 if (most := _most_of(index)) is not None:
-                    part.bounds = (0, most)
+                    part.shown = part.shown._replace(bounds=(0, most))
             if not is_constant(index):
                 return child
             self.items[key] = child
@@ -315,16 +351,16 @@ class Unknown(BaseValue):
     def _part(self, name: str, of: Whole) -> Unknown:
         part = Unknown(name, self.node, self.cuts)
         part.part_of, part.oldest = of, self.oldest
-        part.data, part.assumed = self.data, self.assumed
-        part.certain, part.returned = self.certain, self.returned
+        part.trust = self.trust
         return part
 
     def _drawn(self, name: str) -> Unknown:
         """Return an element: what is iterated directly is taken for data, where nothing says otherwise."""
         element = Unknown(name, self.node, self.cuts)
         element.oldest = self.oldest
-        element.data, element.returned = self.node is None and not self.returned, self.returned
-        element.assumed = element.data and (self.assumed or not self.data)
+        returned = self.trust.returned
+        data = self.node is None and not returned
+        element.trust = Trust(data, data and (self.trust.assumed or not self.trust.data), returned)
         element.part_of = Whole(None, "", self, self.part_of.within)
         if self.kind is Kind.SIZES:
             element.kind = Kind.WHOLE
@@ -388,7 +424,7 @@ class Unknown(BaseValue):
         return None
 
     def get_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> Value:
-        if name == "__dict__" and self.data:
+        if name == "__dict__" and self.trust.data:
             return self.by_name()
         value: Value = machine.library.unknown_attribute(self, name, node)
         return self._given_back(machine, value, node)
@@ -451,9 +487,9 @@ class Unknown(BaseValue):
         if not isinstance(index, tuple):
             # Only a tensor is indexed by several.
             part = self._apart(machine, part, node)
-        if self.part_of.within is not None and self.data and isinstance(index, str) and isinstance(part, Unknown):
+        if self.part_of.within is not None and self.trust.data and isinstance(index, str) and isinstance(part, Unknown):
             # What was saved under a key may require grad, as it did when it was saved.
-            part.data = False
+            part.trust = part.trust._replace(data=False)
         return self._given_back(machine, part, node)
 
     def set_item(self, machine: Interpreter, index: Value, value: Value, node: ast.AST) -> None:
@@ -463,21 +499,21 @@ class Unknown(BaseValue):
         if may_carry(value):
             # An array holds what was cut off its graph as well as a tensor does.
             self.cuts = merge_cuts(self.cuts, value.cuts)
-            self.data = self.data and value.requires() == "no"
+            self.trust = self.trust._replace(data=self.trust.data and value.requires() == "no")
         machine.escape(value, node, self.name)
 
     def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
         size = self.asked_length()
-        if self.truth is False and size.concrete is None:
+        if self.shown.truth is False and size.concrete is None:
             settle_on(size, 0)
-        if machine.guessed(size, node) and self.truth is None:
-            self.truth = True
+        if machine.guessed(size, node) and self.shown.truth is None:
+            self.shown = self.shown._replace(truth=True)
         fresh: dict[int, Value] = {}
 
         def item(index: int) -> Value:
             if index not in fresh:
                 made = fresh[index] = self._drawn(f"{self.name}[{index}]")
-                made.certain = self.certain
+                made.trust = made.trust._replace(certain=self.trust.certain)
                 self._apart(machine, made, node)
             return fresh[index]
 
@@ -498,8 +534,8 @@ class Unknown(BaseValue):
     def size(self, machine: Interpreter, node: ast.AST) -> Value:
         asked = self.asked_length()
         if not machine.library.only_shown(node):
-            asked.bounds = asked.bounds or (0, math.inf)
-        if asked.concrete is None and self.truth is False:
+            asked.not_negative()
+        if asked.concrete is None and self.shown.truth is False:
             settle_on(asked, 0)
         return asked.itself()
 
@@ -509,8 +545,8 @@ class Unknown(BaseValue):
     def unary(self, machine: Interpreter, op: str, node: ast.AST) -> Value:
         name = f"{_SIGNS[op]}{self.name}" if op in _SIGNS and self.name.isidentifier() else ""
         result = Unknown(name, self.node, self.cuts, self.kind if self.kind in COUNTED else Kind.ANY)
-        result.oldest, result.certain = self.oldest, self.certain
-        result.data, result.assumed, result.returned = self.data, self.assumed, self.returned
+        result.oldest = self.oldest
+        result.trust = self.trust
         result.origin = Origin((f"unary {op}", self))
         return result
 
@@ -518,7 +554,7 @@ class Unknown(BaseValue):
         return True if self is other else None
 
     def is_same(self, other: BaseValue) -> bool | Deferred | None:
-        return False if other.itself() is None and self.node is not None and self.certain else None
+        return False if other.itself() is None and self.node is not None and self.trust.certain else None
 
     def as_key(self, left: list[int]) -> Hashable:
         return BaseValue.as_key(self, left) if self.concrete is None else behaviour(self.concrete).as_key(left)
@@ -569,7 +605,7 @@ def of_numbers(value: Value) -> bool:
         return is_constant(value)
     if value.concrete is not None:
         return of_numbers(value.concrete)
-    if value.node is not None or value.leaf is not None or not value.data or value.kept != Kept():
+    if value.node is not None or value.leaf is not None or not value.trust.data or value.kept != Kept():
         return False
     stored = [
         one for one in (value.items or {}).values() if not (isinstance(one, Unknown) and one.part_of.source is value)
@@ -686,10 +722,10 @@ def bound_length(value: Unknown, times: int = limits.LOOP_BOUND) -> int:
     """Settle on a length for an unknown iterable or number, one that fits what is known of it."""
     if isinstance(value.concrete, int):
         return value.concrete
-    if value.truth is False:
+    if value.shown.truth is False:
         times = 0
-    elif value.bounds is not None:
-        low, high = value.bounds
+    elif value.shown.bounds is not None:
+        low, high = value.shown.bounds
         times = math.ceil(max(min(times, high), low, 0)) if max(min(times, high), low) < limits.MOST_SETTLED else times
     if value.concrete is None:
         settle_on(value, times)
@@ -699,7 +735,7 @@ def bound_length(value: Unknown, times: int = limits.LOOP_BOUND) -> int:
 def if_asked(length: Unknown) -> int | None:
     """Return the length that was settled on: whoever has asked for it reckons with it, the loop has to end there."""
     size = length.concrete
-    return size if isinstance(size, int) and (size != limits.LOOP_BOUND or length.bounds is not None) else None
+    return size if isinstance(size, int) and (size != limits.LOOP_BOUND or length.shown.bounds is not None) else None
 
 
 def passed_on(kwargs: Kwargs) -> Value:
