@@ -245,7 +245,7 @@ def _start(machine: Machine, node: FunctionNode, started: Value, *owners: Value)
     result = machine.call(_in_its_mode(started, function), args, {MORE_KEYWORDS: Unknown(MORE_KEYWORDS)}, node)
     # The caller gets the result and still has what it passed in.
     passed = only(args, Unknown)
-    computed = any(not value.trust.data and value.leaf is None for value in passed)
+    computed = any(not value.trust.data and value.kept.leaf is None for value in passed)
     machine.escape((result, *passed), node, "the caller", more=computed)
     _keep(machine, owners, node)
 
@@ -298,8 +298,8 @@ def _take_for_model(machine: Machine, value: Unknown, shown: _Shown, node: Funct
         machine.torch.opaque_parameters(value, node)
     else:
         machine.torch.presumed_parameters(value, node)
-    if value.leaf is not None and not shown.learns:
-        value.leaf.graph = "may"
+    if value.kept.leaf is not None and not shown.learns:
+        value.kept.leaf.graph = "may"
 
 
 def _in_its_mode(started: Value, function: Function) -> Value:

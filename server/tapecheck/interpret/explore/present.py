@@ -27,6 +27,7 @@ from tapecheck.interpret.values import (
     List,
     Module,
     Native,
+    Shown,
     Tensor,
     Unknown,
     Value,
@@ -310,7 +311,7 @@ def knows_nothing(value: Value) -> bool:
     """Whether a value is unknown, and neither its truth nor its length nor its number is."""
     return (
         type(value) is Unknown
-        and value.concrete is None and value.shown.truth is None and value.length is None and value.shown.bounds is None
+        and value.concrete is None and value.shown == Shown() and value.asked.length is None
         and value.default == NO_DEFAULT
     )  # fmt: skip
 

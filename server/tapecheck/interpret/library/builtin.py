@@ -617,7 +617,9 @@ def _hasattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if known is not None:
         return known
     if isinstance(owner, Unknown):
-        return (name is not None and name in (owner.attrs or ())) or m.unknown_test(ast.Is(), owner, concrete(given))
+        return (name is not None and name in (owner.asked.attrs or ())) or m.unknown_test(
+            ast.Is(), owner, concrete(given)
+        )
     if path := path_of(owner):
         # What is installed stays the same, whoever asks.
         return remembered(m.world, ("hasattr", path, concrete(given)), "hasattr")

@@ -79,7 +79,7 @@ class Copier:
     def unknown(self, value: Unknown) -> Unknown:
         result = Unknown(value.name, None, value.cuts, value.kind)
         result.trust = result.trust._replace(data=value.trust.data, assumed=value.trust.assumed)
-        if value.leaf is not None:
+        if value.kept.leaf is not None:
             self._torch.opaque_parameters(result, self._node)
         return result
 

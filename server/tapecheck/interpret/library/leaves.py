@@ -121,7 +121,7 @@ def held(torch: Torch, function: Unknown, node: ast.AST) -> None:
     What has parameters of its own is a model, and a call of it a forward pass.
     """
     root = _root(function)
-    if root.kept.leaves and function.leaf is None:
+    if root.kept.leaves and function.kept.leaf is None:
         torch.autograd.left_to(root.kept.leaves, node)
         torch.world.writer.emit(
             LeafEscape(torch.world.position.site(node), root.kept.leaves, function.part_of.attr or function.name)
@@ -130,8 +130,8 @@ def held(torch: Torch, function: Unknown, node: ast.AST) -> None:
 
 def cleared_elsewhere(torch: Torch, owner: Unknown, node: ast.AST) -> None:
     """`zero_grad` of an unknown model or optimizer."""
-    if owner.leaf is not None:
-        torch.autograd.clear(owner.leaf, node, "yes")
+    if owner.kept.leaf is not None:
+        torch.autograd.clear(owner.kept.leaf, node, "yes")
     elif torch.world.graph.leaf_tensors:
         torch.autograd.left_to(torch.world.graph.leaf_tensors, node)
         torch.world.writer.emit(LeafEscape(torch.world.position.site(node), (), owner.name))

@@ -190,10 +190,10 @@ class Modules:
     def replaced_parameters(self, model: Unknown, depth: int = limits.REPLACED_DEPTH) -> list[Tensor]:
         """Return the parameters of modules that the program put into an opaque model (`model.fc = ...`)."""
         found: list[Tensor] = []
-        for value in (model.attrs or {}).values() if depth else ():
+        for value in (model.asked.attrs or {}).values() if depth else ():
             if is_module(value):
                 found.extend(tensor for _, tensor in self.named_parameters(value))
-            elif isinstance(value, Unknown) and value.attrs:
+            elif isinstance(value, Unknown) and value.asked.attrs:
                 found.extend(self.replaced_parameters(value, depth - 1))
         return found
 
@@ -853,12 +853,12 @@ def _gather_parameters(owner: Value, prefix: str, seen: set[int], found: list[tu
 def _leaf_of_model(value: Unknown) -> Tensor | None:
     """Return the leaf that stands for the parameters of an unknown model, or of the one that a value is a part of."""
     whole = value.part_of.within
-    return whole.leaf if value.leaf is None and whole is not None else value.leaf
+    return whole.kept.leaf if value.kept.leaf is None and whole is not None else value.kept.leaf
 
 
 def _is_of_model(value: Value) -> bool:
     """Whether a value is a model that nobody knows, or a part of one."""
-    return isinstance(value, Unknown) and (value.leaf is not None or value.part_of.within is not None)
+    return isinstance(value, Unknown) and (value.kept.leaf is not None or value.part_of.within is not None)
 
 
 def _layered(names: tuple[str, ...], flags: dict[str, Value]) -> list[str]:

@@ -98,7 +98,7 @@ def unknown_operator(torch: Torch, op: str, left: Value, right: Value, node: ast
 
 def unknown_attribute(torch: Torch, owner: Unknown, name: str, node: ast.AST) -> Value:
     """Return an attribute of an unknown value; those that never carry a graph carry none here either."""
-    if owner.node is not None and (owner.attrs is None or name not in owner.attrs):
+    if owner.node is not None and (owner.asked.attrs is None or name not in owner.asked.attrs):
         if name == "data":
             result = Unknown(owner.name, None, torch.world.graph.cut("data", node, owner, name=owner.name))
             result.take_for_data()
@@ -436,11 +436,11 @@ def _computed(
     looks = leaves.only_looks(torch, function)
     if not looks:
         torch.nn.ran(function, args, node)
-    if function.leaf is not None and _is_run(torch, function, function.leaf, values, more, node):
-        return _output(torch, function, function.leaf, values, node)
-    if (run := _run_by_name(function)) is not None and run.leaf is not None:
-        if _is_run(torch, run, run.leaf, values, more, node):
-            return _output(torch, run, run.leaf, values, node)
+    if function.kept.leaf is not None and _is_run(torch, function, function.kept.leaf, values, more, node):
+        return _output(torch, function, function.kept.leaf, values, node)
+    if (run := _run_by_name(function)) is not None and run.kept.leaf is not None:
+        if _is_run(torch, run, run.kept.leaf, values, more, node):
+            return _output(torch, run, run.kept.leaf, values, node)
     owner, whole = function.part_of.owner, _model_run(torch, function)
     if owner is not None and (function.node is not None or owner.cuts):
         values.append(owner)
@@ -490,7 +490,7 @@ def _run_by_name(function: Unknown) -> Unknown | None:
 
 def _trained(model: Unknown | None) -> Tensor | None:
     """Return the leaf that stands for the parameters of an unknown model, where they surely require grad."""
-    leaf = None if model is None else model.leaf
+    leaf = None if model is None else model.kept.leaf
     return leaf if leaf is not None and leaf.graph == "yes" else None
 
 
@@ -552,7 +552,7 @@ def _is_plain(value: Value, depth: int) -> bool:
     if isinstance(value, Instance):
         plain = depth > 0 and not value.module and value.cls is not None
         return plain and all(_is_plain(held, depth - 1) for held in value.attrs.values())
-    return is_constant(value) or (isinstance(value, Unknown) and value.leaf is None and value.borne() == "no")
+    return is_constant(value) or (isinstance(value, Unknown) and value.kept.leaf is None and value.borne() == "no")
 
 
 def _given_away(torch: Torch, values: Sequence[Tensor | Unknown], node: ast.AST, to: str) -> None:
@@ -598,8 +598,8 @@ def _requires_grad(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: 
         held = map(torch.world.graph.leaf_tensors.get, unknowns.root(owner).kept.leaves)
         visible.may_freeze(leaf for leaf in held if leaf is not None)
         _freezes_any(torch, owner, node)
-    if owner.leaf is not None or not owner.trust.data:
-        if owner.leaf is not None or wanted is False:
+    if owner.kept.leaf is not None or not owner.trust.data:
+        if owner.kept.leaf is not None or wanted is False:
             # Of a model nobody knows, whatever it is used for later, no parameter certainly requires grad any more.
             opaque_parameters(torch, owner, node).graph = "yes" if wanted is True else "may"
         return owner
@@ -638,8 +638,8 @@ def _set_mode(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwarg
         # So is what was passed in, as far as anybody knows.
         presumed_parameters(torch, owner, node)
     mode = concrete(argument(args, kwargs, 0, "mode", True)) if name == "train" else False
-    if isinstance(mode, bool) and owner.leaf is not None and owner.leaf.node is not None:
-        torch.world.writer.emit(ModeSet(torch.world.position.site(node), mode, (owner.leaf.node,)))
+    if isinstance(mode, bool) and owner.kept.leaf is not None and owner.kept.leaf.node is not None:
+        torch.world.writer.emit(ModeSet(torch.world.position.site(node), mode, (owner.kept.leaf.node,)))
     return owner
 
 
@@ -661,7 +661,7 @@ def _detach(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs,
 
 
 def _generate(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    if owner.leaf is None:
+    if owner.kept.leaf is None:
         return NO_MODEL
     # Text generation of transformers runs under no_grad.
     result = Unknown("generate()")
@@ -749,23 +749,24 @@ _ACTING = frozenset((
 
 def opaque_parameters(torch: Torch, owner: Unknown, node: ast.AST) -> Tensor:
     """One leaf that stands for all the parameters of an unknown model."""
-    if owner.leaf is None:
+    if owner.kept.leaf is None:
         name = f"{owner.name} parameters"
         leaf = torch.world.graph.data(name)
         torch.world.graph.make_leaf(leaf, node, name, parameter=True, made=owner.part_of.within is not None, many=True)
         # Until it is told to train or to evaluate, what a file held is data.
         leaf.extra = {Mark.OPAQUE: True, Mark.SAVED: owner.part_of.within is not None and owner.trust.data}
-        owner.leaf = leaf
+        owner.kept = owner.kept._replace(leaf=leaf)
         if owner.part_of.within is not None:
             # What is asked of its parts from now on is asked of its own parameters.
             owner.part_of = owner.part_of._replace(within=owner)
-    elif owner.leaf.extra is not None:
-        owner.leaf.extra[Mark.PRESUMED] = False
-    return owner.leaf
+        return leaf
+    if owner.kept.leaf.extra is not None:
+        owner.kept.leaf.extra[Mark.PRESUMED] = False
+    return owner.kept.leaf
 
 
 def presumed_parameters(torch: Torch, owner: Unknown, node: ast.AST) -> None:
     """Take for a module what only the name of a method tells to be one, such as `eval`: a dataset may have that."""
-    if owner.leaf is None:
+    if owner.kept.leaf is None:
         leaf = opaque_parameters(torch, owner, node)
         leaf.extra = {**(leaf.extra or {}), Mark.PRESUMED: True}

@@ -218,8 +218,9 @@ def _most(kinds: Iterable[_Reach]) -> _Reach:
 
 def _reach_graph(torch: Torch, value: Tensor | Unknown, about: dict[int, None]) -> _Reach:
     """Return what code can come to by what may carry a graph."""
-    if value.leaf is not None and value.leaf.node is not None:
-        about[value.leaf.node] = None
+    leaf = value.kept.leaf if isinstance(value, Unknown) else None
+    if leaf is not None and leaf.node is not None:
+        about[leaf.node] = None
     if value.node is not None:
         about[value.node] = None
         return "listed"

@@ -490,7 +490,7 @@ def call_compiled(torch: Torch, state: CompiledState, args: Args, kwargs: Kwargs
 def _size(value: Tensor | Unknown) -> tuple[int | None, Order]:
     """Return what is known of the length of a tensor, and how its elements lie."""
     order: Order = "apart" if marked(value, Mark.LIES_APART) else "across" if operations.lies_across(value) else ""
-    return value.length if type(value.length) is int else None, order
+    return value.length if isinstance(value, Tensor) and type(value.length) is int else None, order
 
 
 def _runs_any_size(torch: Torch, state: CompiledState, sizes: Sizes, given: Sequence[Value], node: ast.AST) -> bool:

@@ -8,6 +8,7 @@ from typing import TypeGuard
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.values import (
     Args,
+    Asked,
     Class,
     Dict,
     Env,
@@ -24,6 +25,7 @@ from tapecheck.interpret.values import (
     Value,
     Wrapped,
     argument,
+    attrs_of,
     is_constant,
     is_missing,
     known_keywords,
@@ -333,7 +335,7 @@ def _finish_enum(machine: Engine, cls: Class, bases: list[str], node: ast.ClassD
             member = Unknown(f"{cls.name}.{name}")
             member.concrete = value
             member.take_for_data()
-            member.attrs = {"value": value, "name": name}
+            member.asked = Asked({"value": value, "name": name})
         else:
             member = Instance(cls)
             member.attrs.update({"value": value, "name": name, "_value_": value, "_name_": name})
@@ -346,7 +348,8 @@ def _finish_enum(machine: Engine, cls: Class, bases: list[str], node: ast.ClassD
 def member_of(machine: Engine, cls: Class, value: Value, node: ast.AST) -> Value:
     """`Mode("train")`: the member of that value."""
     for member in (cls.members or {}).values():
-        held = member.attrs.get("value") if isinstance(member, (Instance, Unknown)) and member.attrs else None
+        attrs = member.asked.attrs if isinstance(member, Unknown) else attrs_of(member)
+        held = None if attrs is None else attrs.get("value")
         if value is member or machine.known_truth(machine.compare(ast.Eq(), held, value, node)) is True:
             return member
     if is_constant(value) and machine.handlers:

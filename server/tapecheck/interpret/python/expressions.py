@@ -149,7 +149,7 @@ def _call(machine: Engine, node: ast.Call, env: Env) -> Value:
         return Dict(dict(env.vars.items()), more=True)
     if type(function) is Unknown and type(called) is ast.Attribute and type(called.value) is ast.Name:
         receiver = machine.eval(called.value, env)
-        is_model = function.part_of.within is not None or function.leaf is not None
+        is_model = function.part_of.within is not None or function.kept.leaf is not None
         if isinstance(receiver, Instance) and not (is_model and called.attr in receiver.attrs):
             if called.attr in receiver.slots:
                 machine.library.calls_kept(receiver, called.attr, node)

@@ -115,7 +115,7 @@ def _stateless(module: Module, *, unknown_too: bool = False) -> bool:
     """
     return not any(line.lstrip().startswith("global ") for line in module.lines) and all(
         name.startswith("__")
-        or (unknown_too and isinstance(value, Unknown) and value.leaf is None)
+        or (unknown_too and isinstance(value, Unknown) and value.kept.leaf is None)
         or behaviour(value).is_inert()
         for name, value in module.env.vars.items()
     )

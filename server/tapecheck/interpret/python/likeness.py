@@ -168,7 +168,7 @@ class Given:
             self.add(value.base)
 
     def _unknown(self, value: Unknown) -> None:
-        if value.leaf is not None:
+        if value.kept.leaf is not None:
             raise Unlike
         self.unknowns.append(value)
         self.held.append(value)
@@ -212,7 +212,7 @@ class Given:
         """Whether no test was about a value, and nothing was made of it that outlives the expression."""
         return (
             type(value) is Unknown
-            and value.storage is None and value.leaf is None
+            and value.storage is None and value.kept.leaf is None
             and value.concrete is None and value.shown.bounds is None and value.default == NO_DEFAULT
             and value.origin.asks.negated is None and not self._is_settled(value)
             and all(self.fresh(part, value) for _, part in parts_of(value))
@@ -353,11 +353,11 @@ _KINDS.register(Given._bound, Bound)
 
 def parts_of(value: Unknown) -> list[tuple[Hashable, Value]]:
     """Return what the program has asked an unknown for, with what it asked by."""
-    parts: list[tuple[Hashable, Value]] = [] if value.length is None else [("len()", value.length)]
-    if value.attrs:
-        parts += value.attrs.items()
-    if value.items:
-        parts += value.items.items()
+    parts: list[tuple[Hashable, Value]] = [] if value.asked.length is None else [("len()", value.asked.length)]
+    if value.asked.attrs:
+        parts += value.asked.attrs.items()
+    if value.asked.items:
+        parts += value.asked.items.items()
     return parts
 
 
@@ -365,7 +365,7 @@ def _like(value: Value, whole: Unknown | None = None) -> Iterator[Unknown]:
     """Yield a shape and its numbers; raises `Unlike` where none that are like them can be made."""
     if (
         type(value) is not Unknown
-        or value.node is not None or value.storage is not None or value.leaf is not None
+        or value.node is not None or value.storage is not None or value.kept.leaf is not None
         or value.default != NO_DEFAULT or value.origin.asks.negated is not None
         or not (value.origin.parts is None or (value.origin.operation == "len" and value.origin.operands[0] is whole))
     ):  # fmt: skip

@@ -369,7 +369,7 @@ class _Watch:
         return (
             self.before == [_state(tensor) for tensor in given.tensors]
             and self.concretes == [(one.concrete, one.shown.truth) for one in given.unknowns]
-            and all(one.leaf is None and before in (None, one.node) for one, before in zip(given.unknowns, nodes))
+            and all(one.kept.leaf is None and before in (None, one.node) for one, before in zip(given.unknowns, nodes))
         )
 
     def _of_loop(self, decision: Decision) -> bool:
@@ -489,7 +489,7 @@ def _constant(value: Value) -> bool:
     if type(value) is tuple:
         return all(map(_constant, value))
     if type(value) is Unknown:
-        return value.node is None and value.leaf is None and value.trust.data
+        return value.node is None and value.kept.leaf is None and value.trust.data
     return type(value) in INERT or isinstance(value, (Class, Lib, Module, Native))
 
 
@@ -704,14 +704,15 @@ class _Again:
             now.origin = Origin(None if then.origin.parts is None else ("len", whole))
             now.part_of = Whole(whole if then.part_of.owner is not None else None, then.part_of.attr)
         self._stand_for[id(then)] = now
-        if then.length is not None:
-            now.length = self._shape(now.length, then.length, now)
-        if then.attrs:
-            attrs = now.attrs = now.attrs if now.attrs is not None else {}
-            attrs.update({key: self._shape(attrs.get(key), part, now) for key, part in _unknowns(then.attrs)})
-        if then.items:
-            items = now.items = now.items if now.items is not None else {}
-            items.update({key: self._shape(items.get(key), part, now) for key, part in _unknowns(then.items)})
+        if then.asked.length is not None:
+            length = self._shape(now.asked.length, then.asked.length, now)
+            now.asked = now.asked._replace(length=length)
+        if then.asked.attrs:
+            attrs = now.attributes()
+            attrs.update({key: self._shape(attrs.get(key), part, now) for key, part in _unknowns(then.asked.attrs)})
+        if then.asked.items:
+            items = now.elements()
+            items.update({key: self._shape(items.get(key), part, now) for key, part in _unknowns(then.asked.items)})
         return now
 
     def _name(self, name: str) -> str:

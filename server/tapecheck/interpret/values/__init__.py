@@ -109,6 +109,7 @@ from tapecheck.interpret.values.tensor import (
 )
 from tapecheck.interpret.values.unknown import (
     COUNTED,
+    Asked,
     Kept,
     Kind,
     Origin,
@@ -149,6 +150,7 @@ __all__ = [
     "OPEN",
     "PICKED",
     "Args",
+    "Asked",
     "BaseValue",
     "Bound",
     "ByKind",

@@ -84,7 +84,7 @@ class Mark(Enum):
     """Surely one number, that has no elements to go over: the version its memory had then."""
     VIEW_UNDER_NO_GRAD = "view under no_grad"
     TAKEN_FOR_DATA = "taken for data"
-    """Computed of nothing but what is taken for data, as `Unknown.assumed` says, and of constants."""
+    """Computed of nothing but what is taken for data, as `Trust.assumed` says, and of constants."""
     WEIGHTED = "weighted"
     """A constant gradient times a weight that nobody knows."""
 
@@ -125,8 +125,6 @@ class Tensor(BaseValue):
 
     can_hold: ClassVar[bool] = True
     decides: ClassVar[Decides] = Decides.TENSOR
-    leaf: ClassVar[None] = None
-    """The leaf that stands for the parameters of a model, which no tensor is."""
 
     def borne(self) -> Fact:
         """Return whether it carries a graph."""

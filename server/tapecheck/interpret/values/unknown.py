@@ -131,7 +131,8 @@ class Kept(NamedTuple):
     """What the unknown code behind a value may keep: the `leaves` that it was given when it made the value, and the
     `graphs` that calls of it and of its methods gave, each with what was called. Whoever has what a library made of
     some `values` can come to these by it. `walked` is how many backwards had run when it made the value. `unseen` are
-    those that were called and gave what may have a graph that is not on the tape.
+    those that were called and gave what may have a graph that is not on the tape. `leaf` stands for the parameters of
+    a model that is not visible, which is trained as one opaque differentiable module.
     """
 
     leaves: tuple[int, ...] = ()
@@ -139,6 +140,15 @@ class Kept(NamedTuple):
     values: tuple[Value, ...] = ()
     walked: int = 0
     unseen: tuple[Unknown, ...] = ()
+    leaf: Tensor | None = None
+
+
+class Asked(NamedTuple):
+    """What an unknown was asked for, and gives again: attributes, items, and what `len` of it gave."""
+
+    attrs: dict[str, Value] | None = None
+    items: dict[Hashable, Value] | None = None
+    length: Unknown | None = None
 
 
 class Shown(NamedTuple):
@@ -176,6 +186,7 @@ NOTHING_KEPT = Kept()
 NO_ORIGIN = Origin()
 NO_MEMO = Memo()
 NOTHING_SHOWN = Shown()
+NOTHING_ASKED = Asked()
 NOTHING_TRUSTED = Trust()
 TRUSTED_AS_DATA = Trust(data=True)
 
@@ -185,15 +196,14 @@ class Unknown(BaseValue):
 
     `name` is for people; `kind` says what is known of its type. `node` is set where it may carry a graph (the
     result of an unknown call on tensors), `trust` says what is known of that. `concrete` is set once the dry run has
-    settled on a value for it (a loop bound). `leaf` stands for the parameters of an unknown model, which is trained as
-    one opaque differentiable module. `shown` is what tests have shown, `length` what `len` of it gave. `origin` says
-    what it was worked out from, `memo` what was worked out of it, `part_of` what it is a part of, `default` what it is
-    by default, `kept` what the code behind it may keep.
+    settled on a value for it (a loop bound). `shown` is what tests have shown, `asked` what it was asked for. `origin`
+    says what it was worked out from, `memo` what was worked out of it, `part_of` what it is a part of, `default` what
+    it is by default, `kept` what the code behind it may keep.
     """
 
     __slots__ = (
-        "attrs", "concrete", "cuts", "default", "items", "kept", "kind", "leaf", "length", "memo", "name",
-        "node", "oldest", "origin", "part_of", "shown", "storage", "trust",
+        "asked", "concrete", "cuts", "default", "kept", "kind", "memo", "name", "node", "oldest", "origin", "part_of",
+        "shown", "storage", "trust",
     )  # fmt: skip
 
     can_hold: ClassVar[bool] = True
@@ -230,17 +240,14 @@ class Unknown(BaseValue):
         self.cuts = cuts
         self.kind = kind
         self.oldest: int | None = None
-        self.attrs: dict[str, Value] | None = None
-        self.items: dict[Hashable, Value] | None = None
         self.concrete: Value = None
-        self.leaf: Tensor | None = None
         self.storage: Storage | None = None
-        self.length: Unknown | None = None
         self.trust = TRUSTED_AS_DATA if kind in _DATA else NOTHING_TRUSTED
         self.part_of = NO_WHOLE
         self.origin = NO_ORIGIN
         self.memo = NO_MEMO
         self.shown = NOTHING_SHOWN
+        self.asked = NOTHING_ASKED
         self.default = NO_DEFAULT
         self.kept = NOTHING_KEPT
 
@@ -309,32 +316,40 @@ class Unknown(BaseValue):
 
     # -- what is asked of it: the same question gets the same answer ----------------------------------------
 
+    def attributes(self) -> dict[str, Value]:
+        """Return the attributes that it was asked for or given, to be added to."""
+        if self.asked.attrs is None:
+            self.asked = self.asked._replace(attrs={})
+        return cast("dict[str, Value]", self.asked.attrs)
+
+    def elements(self) -> dict[Hashable, Value]:
+        """Return the items that it was asked for or given, to be added to."""
+        if self.asked.items is None:
+            self.asked = self.asked._replace(items={})
+        return cast("dict[Hashable, Value]", self.asked.items)
+
     def part_named(self, name: str) -> Value:
         """Return an attribute: asked twice it is the same unknown. It shares the owner's graph."""
-        if self.attrs is None:
-            self.attrs = {}
-        if name not in self.attrs:
+        attrs = self.attributes()
+        if name not in attrs:
             within = self.part_of.within
-            if name == "data" and within is not None and within.leaf is not None:
+            if name == "data" and within is not None and within.kept.leaf is not None:
                 # Of a model's parameter it is the values alone: what is done to them records nothing.
                 within = None
-            self.attrs[name] = self._part(f"{self.name}.{name}" if self.name else name, Whole(self, name, None, within))
-        return self.attrs[name]
+            attrs[name] = self._part(f"{self.name}.{name}" if self.name else name, Whole(self, name, None, within))
+        return attrs[name]
 
     def by_name(self) -> Unknown:
         """Return what has the attributes of this value as its items, `vars(value)`: a change of one is one of both."""
         made = self._part(f"vars({self.name})", Whole(None, "", self, self.part_of.within))
-        if self.attrs is None:
-            self.attrs = {}
-        made.items = cast("dict[Hashable, Value]", self.attrs)
+        made.asked = Asked(items=cast("dict[Hashable, Value]", self.attributes()))
         return made
 
     def part_at(self, index: Value) -> Value:
         """Return an item; the same for the same constant index."""
         key = hashable(index)
-        if self.items is None:
-            self.items = {}
-        if key not in self.items:
+        items = self.elements()
+        if key not in items:
             child = self._part(f"{self.name}[...]", Whole(None, "", self, self.part_of.within))
             if self.kind is Kind.SIZES:
                 child.kind = Kind.SIZES if isinstance(index, slice) else _kind_of_size(index)
@@ -345,8 +360,8 @@ class Unknown(BaseValue):
                     part.shown = part.shown._replace(bounds=(0, most))
             if not is_constant(index):
                 return child
-            self.items[key] = child
-        return self.items[key]
+            items[key] = child
+        return items[key]
 
     def _part(self, name: str, of: Whole) -> Unknown:
         part = Unknown(name, self.node, self.cuts)
@@ -378,10 +393,12 @@ class Unknown(BaseValue):
 
     def asked_length(self) -> Unknown:
         """Return the length, the same whenever it is asked for."""
-        if self.length is None:
-            self.length = Unknown(f"len({self.name})", None, self.cuts, Kind.WHOLE)
-            self.length.origin = Origin(("len", self))
-        return self.length
+        length = self.asked.length
+        if length is None:
+            length = Unknown(f"len({self.name})", None, self.cuts, Kind.WHOLE)
+            length.origin = Origin(("len", self))
+            self.asked = self.asked._replace(length=length)
+        return length
 
     def turned(self, answer: bool) -> tuple[Value, bool]:
         test = self
@@ -442,9 +459,7 @@ class Unknown(BaseValue):
         return value
 
     def set_attribute(self, machine: Interpreter, name: str, value: Value, node: ast.AST) -> None:
-        if self.attrs is None:
-            self.attrs = {}
-        self.attrs[name] = value
+        self.attributes()[name] = value
         machine.escape(value, node, self.name)
 
     def sets(self, machine: Interpreter, owner: Value, value: Value, node: ast.AST) -> bool:
@@ -470,7 +485,7 @@ class Unknown(BaseValue):
         return self if self.concrete is None else self.concrete
 
     def reached(self) -> Iterable[Value]:
-        return self.kept.values if self.leaf is None else (self.leaf, *self.kept.values)
+        return self.kept.values if self.kept.leaf is None else (self.kept.leaf, *self.kept.values)
 
     def kind_as_index(self) -> str:
         if self.node is not None:
@@ -493,9 +508,7 @@ class Unknown(BaseValue):
         return self._given_back(machine, part, node)
 
     def set_item(self, machine: Interpreter, index: Value, value: Value, node: ast.AST) -> None:
-        if self.items is None:
-            self.items = {}
-        self.items[hashable(index)] = value
+        self.elements()[hashable(index)] = value
         if may_carry(value):
             # An array holds what was cut off its graph as well as a tensor does.
             self.cuts = merge_cuts(self.cuts, value.cuts)
@@ -517,7 +530,7 @@ class Unknown(BaseValue):
                 self._apart(machine, made, node)
             return fresh[index]
 
-        return Stream(lambda: if_asked(size), item, one_way=self.concrete is None and not self.items, count=size)
+        return Stream(lambda: if_asked(size), item, one_way=self.concrete is None and not self.asked.items, count=size)
 
     def rest(self) -> int:
         return NUMBERS if of_numbers(self) else 0
@@ -605,10 +618,12 @@ def of_numbers(value: Value) -> bool:
         return is_constant(value)
     if value.concrete is not None:
         return of_numbers(value.concrete)
-    if value.node is not None or value.leaf is not None or not value.trust.data or value.kept != Kept():
+    if value.node is not None or not value.trust.data or value.kept != NOTHING_KEPT:
         return False
     stored = [
-        one for one in (value.items or {}).values() if not (isinstance(one, Unknown) and one.part_of.source is value)
+        one
+        for one in (value.asked.items or {}).values()
+        if not (isinstance(one, Unknown) and one.part_of.source is value)
     ]
     if not all(map(of_numbers, stored)):
         return False
