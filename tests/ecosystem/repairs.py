@@ -17,7 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tapecheck.cli.checking import CheckOptions, check_file
+from tapecheck.cli.across import to_their_files
+from tapecheck.cli.checking import CheckOptions, check_callers, check_files
 from tapecheck.source.project import Projects, Setup
 
 TABLE = Path(__file__).with_name("repairs.tsv")
@@ -57,8 +58,16 @@ def lines_told(clone: Path, commit: str, path: str, rule: str) -> list[int] | No
                 return None
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(text)
-        checked = check_file(str(file), CheckOptions(fixes=False, projects=Projects(Setup(isolated=True))))
-        return [one.span.line for one in [*checked.findings, *checked.elsewhere] if one.code == rule]
+        return [line for code, line in _told(file) if code == rule]
+
+
+def _told(file: Path) -> list[tuple[str, int]]:
+    """Return codes and lines of what is found from a file, and in it by its callers, as `check FILE` does."""
+    wanted = CheckOptions(fixes=False, projects=Projects(Setup(isolated=True)))
+    files = list(check_files([str(file)], wanted, 1))
+    callers = check_callers(files, wanted, 1)
+    to_their_files(files, rules=wanted.rules, projects=wanted.projects, callers=callers)
+    return [(one.code, one.span.line) for checked in files for one in (*checked.findings, *checked.elsewhere)]
 
 
 def _kept(clone: Path, commit: str) -> list[str]:
