@@ -64,7 +64,7 @@ class Machine:
         self.summaries: dict[int, summaries.Calls] = {}
         self.reads: list[Read] | None = None
         self.scopes: list[dict[str, Value]] = []
-        self.handlers = 0
+        self.handlers: list[frozenset[str]] = []
         self.unread: set[ast.AST] = set()
         self.gathering: list[tuple[ast.AST, List | Dict]] = []
         """What comprehensions and calls that take in an iterable have worked out so far."""
@@ -169,12 +169,16 @@ class Machine:
         What the dry run knows of a program may be wrong: it goes on past an exception that nobody expects. One that the
         program raises itself (`own`) hangs on the answers that this way has guessed.
         """
-        if self.handlers:
+        if self.expects(kind):
             raise Signal(kind)
         if own:
             self.world.omissions.mistake(kind, node, missed=syntax.missed(self, node))
         else:
             self.doubt(kind, node)
+
+    def expects(self, kind: str, value: Value = None) -> bool:
+        """Whether a block that is being run catches an exception of a class, of which `value` may be one."""
+        return bool(self.handlers) and exceptions.looked_out_for(self, kind, value)
 
     def doubt(self, kind: str, node: ast.AST) -> None:
         """Note an exception that Python may raise here: what comes after it is not certain."""

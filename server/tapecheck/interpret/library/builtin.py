@@ -269,7 +269,8 @@ def _zip(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     lengths, items = [remaining(stream) for stream in streams], [following(stream) for stream in streams]
     if not streams:
         return m.new_list([], node)
-    if m.handlers and m.known_truth(kwargs.get("strict", False)) and not any(s.sequential for s in streams):
+    strict = m.known_truth(kwargs.get("strict", False)) and not any(s.sequential for s in streams)
+    if strict and m.expects("ValueError"):
         sizes = {length() for length in lengths}
         if len(sizes) > 1 and None not in sizes:
             raise Signal("ValueError")
@@ -446,7 +447,7 @@ def _extreme(name: str) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
             behaviour(args[0]).abandon(m)
             return Unknown.named(name)
         if not items:
-            if "default" not in kwargs and m.handlers:
+            if "default" not in kwargs and m.expects("ValueError"):
                 raise Signal("ValueError")
             return kwargs.get("default", Unknown.named(name))
         # Of several largest ones it is the first: sorting keeps their order, downwards too.
@@ -580,7 +581,8 @@ def as_kind(kind: Value) -> Value:
 
 def _gives(m: Engine, owner: Instance, name: str, node: ast.AST) -> bool:
     """Whether the `__getattr__` of an object's class gives an attribute."""
-    m.handlers += 1
+    handled = [*m.handlers]
+    m.handlers.append(frozenset(("AttributeError",)))
     try:
         m.call(m.find_method(owner, "__getattr__"), [name], {}, node)
     except Signal as signal:
@@ -588,7 +590,7 @@ def _gives(m: Engine, owner: Instance, name: str, node: ast.AST) -> bool:
             raise
         return False
     finally:
-        m.handlers -= 1
+        m.handlers[:] = handled
     return True
 
 

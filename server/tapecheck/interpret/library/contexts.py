@@ -106,13 +106,13 @@ def suppress(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return Context(
         lambda m2: None,
         lambda m2, raised: raised is not None and exceptions.matches(raised, classes, node),
-        swallows=True,
+        swallows=exceptions.caught_by(classes, node),
     )
 
 
 def expecting() -> Context:
     """`pytest.raises` and its like: the exception is wanted, whatever it is."""
-    return Context(lambda m: Unknown("excinfo"), lambda m, raised: raised is not None, swallows=True)
+    return Context(lambda m: Unknown("excinfo"), lambda m, raised: raised is not None, swallows=exceptions.ANY)
 
 
 def nullcontext(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

@@ -105,7 +105,7 @@ def parallel(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         torch.opaque_parameters(model, node)
     elif not is_module(model):
         return model
-    if torch.machine.handlers and isinstance(model, Instance) and not torch.nn.open_ended(model):
+    if torch.machine.expects("RuntimeError") and isinstance(model, Instance) and not torch.nn.open_ended(model):
         every = [tensor for _, tensor in torch.nn.named_parameters(model)]
         if all(tensor.graph == "no" for tensor in every):
             # It refuses a model without anything to average.

@@ -63,7 +63,7 @@ def computed(machine: Engine, kind: Kind, function: Callable[..., object], /, *a
     try:
         return lifted(function(*args, **kwargs))
     except _ERRORS as error:
-        if machine.handlers:
+        if machine.expects(type(error).__name__):
             raise Signal(type(error).__name__, None, str(error)[: limits.MAX_MESSAGE]) from None
         return Unknown(kind.value, None, (), kind)
 
@@ -119,7 +119,7 @@ def arithmetic(
     try:
         return function(left, right)
     except (ArithmeticError, TypeError, ValueError) as error:
-        if machine.handlers:
+        if machine.expects(type(error).__name__):
             raise Signal(type(error).__name__) from None
         return Unknown.text() if isinstance(left, str) else Unknown("result")
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 import ast
 import builtins as python
 
+from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.values import Args, Class, Instance, Lib, Signal, Unknown, Value, behaviour, user_class
 
 NAMES = frozenset(
     name for name, value in vars(python).items() if isinstance(value, type) and issubclass(value, BaseException)
 )
+
+
+ANY = frozenset(("BaseException",))
+"""What catches whatever is raised, by the names of classes."""
 
 
 def name_of(value: Value, node: ast.AST) -> str:
@@ -61,11 +66,25 @@ def stop_iteration(result: Value) -> Instance:
 
 def matches(raised: Signal, wanted: Value, node: ast.AST) -> bool:
     """Whether an except clause names the class of an exception or a base of it."""
-    if not raised.kind:
-        return True
+    return not raised.kind or not caught_by(wanted, node).isdisjoint(_caught_as(raised.kind, raised.value))
+
+
+def caught_by(wanted: Value, node: ast.AST) -> frozenset[str]:
+    """Return the names of the classes that an except clause names."""
     if isinstance(wanted, tuple):
-        return any(matches(raised, item, node) for item in wanted)
-    names = {raised.kind, "BaseException", *(_bases(raised.kind) or ("Exception",))}
-    if (cls := user_class(raised.value)) is not None:
+        return frozenset(name for item in wanted for name in caught_by(item, node))
+    return frozenset((name_of(wanted, node),))
+
+
+def _caught_as(kind: str, value: Value) -> set[str]:
+    """Return the names by which an exception can be caught: of its class and of its bases."""
+    names = {kind, "BaseException", *(_bases(kind) or ("Exception",))}
+    if (cls := user_class(value)) is not None:
         names.update(*map(_bases, cls.library_bases()), (one.name for one in cls.mro()))
-    return name_of(wanted, node) in names
+    return names
+
+
+def looked_out_for(machine: Engine, kind: str, value: Value = None) -> bool:
+    """Whether a block that is being run catches an exception of a class, of which `value` may be one."""
+    names = _caught_as(kind, value)
+    return any(not caught.isdisjoint(names) for caught in machine.handlers)

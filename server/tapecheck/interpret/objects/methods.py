@@ -69,7 +69,11 @@ def attribute(machine: Engine, owner: Value, name: str, node: ast.AST) -> Value:
         return Native(name, lambda m, args, kwargs, at: method(m, owner, args, kwargs, at), receiver=owner)
     if owner is None:
         machine.wrong("AttributeError", node)
-    elif not machine.handlers and behaviour(owner).is_container and behaviour(owner).may_lack(machine, name, node):
+    elif (
+        behaviour(owner).is_container
+        and not machine.expects("AttributeError")
+        and behaviour(owner).may_lack(machine, name, node)
+    ):
         machine.doubt("AttributeError", node)
     other = _OTHERS.get(kind)
     return other(machine, owner, name, node) if other is not None else Unknown.named(name)
@@ -239,7 +243,7 @@ def _place(m: Engine, owner: List, args: Args, node: ast.AST) -> int | None:
 def _list_pop(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     place = _place(m, owner, args, node)
     if not owner.items:
-        if owner.more or not m.handlers:
+        if owner.more or not m.expects("IndexError"):
             return Unknown("item")
         raise Signal("IndexError")
     try:
@@ -286,7 +290,7 @@ def _list_remove(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.A
             # It may be this one or a later one.
             owner.more |= MORE
             return None
-    if m.handlers and not owner.more:
+    if not owner.more and m.expects("ValueError"):
         raise Signal("ValueError")
     return None
 
@@ -303,7 +307,7 @@ def _index(m: Engine, owner: List | tuple[Value, ...], args: Args, kwargs: Kwarg
             return Unknown.number()
         if same:
             return place
-    if behaviour(owner).is_whole() and m.handlers:
+    if behaviour(owner).is_whole() and m.expects("ValueError"):
         raise Signal("ValueError")
     return Unknown.number()
 
@@ -369,7 +373,7 @@ def _dict_pop(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST)
         m.stored_under(owner, args[0], Unknown("deleted"), node)
     if len(args) > 1:
         return args[1]
-    if m.handlers and not owner.more and not owner.unsure_keys() and is_constant(key):
+    if not owner.more and not owner.unsure_keys() and is_constant(key) and m.expects("KeyError"):
         raise Signal("KeyError")
     return Unknown("item")
 
@@ -382,7 +386,7 @@ def _dict_copy(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST
 
 
 def _set_remove(m: Engine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    if args and m.handlers and owner.contains(m, concrete(args[0])) is False:
+    if args and m.expects("KeyError") and owner.contains(m, concrete(args[0])) is False:
         raise Signal("KeyError")
     return _set_discard(m, owner, args, kwargs, node)
 
@@ -406,7 +410,7 @@ def _rotate(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -
 def _popitem(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     last = m.known_truth(argument(args, kwargs, 0, "last", True))
     if not owner.items or owner.more or last is None:
-        if not owner.items and not owner.more and m.handlers:
+        if not owner.items and not owner.more and m.expects("KeyError"):
             raise Signal("KeyError")
         return _unmodelled(owner, "popitem")
     key = (list(owner.items)[-1]) if last else next(iter(owner.items))

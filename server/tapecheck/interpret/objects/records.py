@@ -352,7 +352,7 @@ def member_of(machine: Engine, cls: Class, value: Value, node: ast.AST) -> Value
         held = None if attrs is None else attrs.get("value")
         if value is member or machine.known_truth(machine.compare(ast.Eq(), held, value, node)) is True:
             return member
-    if is_constant(value) and machine.handlers:
+    if is_constant(value) and machine.expects("ValueError"):
         raise Signal("ValueError")
     return Unknown.named(cls.name)
 

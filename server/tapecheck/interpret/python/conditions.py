@@ -448,7 +448,7 @@ def _compare_constants(machine: Engine, op: ast.cmpop, left: Value, right: Value
     try:
         return _COMPARE[type(op)](left, right)
     except TypeError:
-        if machine.handlers:
+        if machine.expects("TypeError"):
             raise Signal("TypeError") from None
         return Unknown.plain("comparison")
 

@@ -184,7 +184,7 @@ def lone(machine: Engine, node: ast.Name | ast.Attribute, env: Env) -> None:
             machine.call(_BUILT_IN[SKIPPED], [], {"anything": True}, node)
         return
     owner = machine.eval(node.value, env)
-    if not machine.handlers and behaviour(owner).may_lack(machine, node.attr, node):
+    if not machine.expects("AttributeError") and behaviour(owner).may_lack(machine, node.attr, node):
         machine.call(_BUILT_IN[SKIPPED], [owner], {"anything": True}, node)
     else:
         machine.get_attribute(owner, node.attr, node)
@@ -266,7 +266,7 @@ def binary(machine: Engine, op: ast.operator, left: Value, right: Value, node: a
     left, right = concrete(left), concrete(right)
     decides = deciding(left, right)
     if decides is Decides.CONSTANT:
-        if (left is None or right is None) and not machine.handlers:
+        if (left is None or right is None) and not machine.expects("TypeError"):
             machine.doubt("TypeError", node)
             missing = Unknown.named("None")
             machine.world.omissions.missing[id(missing)] = missing

@@ -80,7 +80,7 @@ def bind_arguments(machine: Engine, function: Function, args: Args, kwargs: Kwar
     open_ended = kwargs.pop(MORE_KEYWORDS, None) is not None
     values = env.vars
     if len(args) != len(positional) or kwargs or arguments.kwonlyargs:
-        looked_out_for = machine.handlers or _is_called_here(function, args, kwargs, node)
+        looked_out_for = machine.expects("TypeError") or _is_called_here(function, args, kwargs, node)
         if looked_out_for and not open_ended and not _fits(arguments, function, args, kwargs):
             machine.wrong("TypeError", node)
     values.update(zip(positional, args))

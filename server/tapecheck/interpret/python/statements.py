@@ -125,14 +125,14 @@ def _with(machine: Engine, node: ast.With | ast.AsyncWith, env: Env) -> Run:
     raised: Signal | None = None
     signal: WayOut | None = None
     iteration = machine.world.position.iteration
-    handlers = machine.handlers
+    handlers = [*machine.handlers]
     try:
         for item in node.items:
             manager = machine.eval(item.context_expr, env)
             if isinstance(manager, Unknown) and expects(item.context_expr):
                 manager = machine.library.expecting()
             if isinstance(manager, Context) and manager.swallows:
-                machine.handlers += 1
+                machine.handlers.append(manager.swallows)
             value = enter(machine, manager, node)
             entered.append(manager)
             if item.optional_vars is not None:
@@ -140,7 +140,7 @@ def _with(machine: Engine, node: ast.With | ast.AsyncWith, env: Env) -> Run:
         signal = yield from machine.block(node.body, env)
     except Signal as error:
         raised = error
-    machine.handlers = handlers
+    machine.handlers[:] = handlers
     # Whatever else ends the block (the budget, a generator thrown away) ends the whole way through the program.
     while entered:
         try:
@@ -190,14 +190,13 @@ def _try(machine: Engine, node: ast.Try, env: Env) -> Run:
 def _handled(machine: Engine, node: ast.Try, env: Env) -> Run:
     """Yield the body of a `try` with its handlers and its `else`."""
     iteration = machine.world.position.iteration
-    for kind in (one.type for one in node.handlers if one.type is not None):
-        machine.library.trusted_exceptions(listed(machine.eval(kind, env)), kind)
+    caught_here = _caught_by(machine, node, env)
     try:
-        machine.handlers += 1
+        machine.handlers.append(caught_here)
         try:
             signal = yield from machine.block(node.body, env)
         finally:
-            machine.handlers -= 1
+            _no_longer(machine, caught_here)
     except Signal as raised:
         handler = _handler(machine, node, raised, env)
         if handler is None:
@@ -213,6 +212,24 @@ def _handled(machine: Engine, node: ast.Try, env: Env) -> Run:
     if signal is None and node.orelse:
         signal = yield from machine.block(node.orelse, env)
     return signal
+
+
+def _caught_by(machine: Engine, node: ast.Try, env: Env) -> frozenset[str]:
+    """Return the names of the classes that a `try` catches."""
+    names = exceptions.ANY if any(one.type is None for one in node.handlers) else frozenset()
+    for kind in (one.type for one in node.handlers if one.type is not None):
+        wanted = machine.eval(kind, env)
+        machine.library.trusted_exceptions(listed(wanted), kind)
+        names |= exceptions.caught_by(wanted, kind)
+    return names
+
+
+def _no_longer(machine: Engine, names: frozenset[str]) -> None:
+    """Note that a block which catches these exceptions is left: a generator may have been left before."""
+    if names in machine.handlers:
+        machine.handlers.reverse()
+        machine.handlers.remove(names)
+        machine.handlers.reverse()
 
 
 def _handler(machine: Engine, node: ast.Try, raised: Signal, env: Env) -> ast.ExceptHandler | None:
@@ -383,7 +400,8 @@ def _raise(machine: Engine, node: ast.Raise, env: Env) -> None:
     value = machine.eval(node.exc, env)
     name = exceptions.name_of(value, node.exc)
     world = machine.world
-    if not machine.handlers and world.choices.guesses and name not in _EXPECTED:
+    guessed = world.choices.guesses or world.choices.reckons
+    if guessed and name not in _EXPECTED and not machine.expects(name, value):
         span = world.position.span(node)
         if world.choices.goes_past((span.file, span.line, span.column)):
             # The program is taken for one that works: the likelier answers that led here were wrong.

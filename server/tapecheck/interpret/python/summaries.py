@@ -257,7 +257,7 @@ def _mode(machine: Engine, function: int) -> tuple[Hashable, ...]:
     world, modes = machine.world, machine.world.modes
     return (
         modes.grad_mode, modes.inference, modes.autocast, modes.recomputed, modes.packed, world.choices.passes_failures,
-        machine.handlers > 0, modes.block_calls is None, modes.cut_site is None, world.graph.gradients_cut,
+        tuple(machine.handlers), modes.block_calls is None, modes.cut_site is None, world.graph.gradients_cut,
         world.graph.leaves_changed, bool(world.position.iteration), world.stores.classes,
         machine.world.calls.running.count(function), machine.world.calls.depth > limits.NEAR_DEPTH,
         len(modes.compiling.laid or ()),

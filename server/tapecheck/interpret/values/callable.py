@@ -87,7 +87,7 @@ class Wrapped(BaseValue):
             return False
         if self.extra is not None:
             machine.call(self.extra, [owner, value], {}, node)
-        elif machine.handlers:
+        elif machine.expects("AttributeError"):
             raise Signal("AttributeError")
         return True
 
@@ -191,7 +191,7 @@ class Lib(BaseValue):
     def get_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> Value:
         if name in ("__name__", "__qualname__"):
             return self.path.rsplit(".", 1)[-1]
-        if not machine.handlers and machine.library.lacks_name(self.path, name):
+        if not machine.expects("AttributeError") and machine.library.lacks_name(self.path, name):
             # Another version may have it, or it is typed only half: what it does nobody knows.
             machine.doubt("AttributeError", node)
         return machine.library.constant(Lib(f"{self.path}.{name}"))
@@ -279,8 +279,8 @@ class Context(BaseValue):
     enter: Callable[[Any], Value]
     leave: Callable[[Any, Signal | None], bool | None]
     decorate: Wrapping | None = None
-    swallows: bool = False
-    """Whether it is there to swallow exceptions: the program looks out for them inside."""
+    swallows: frozenset[str] = frozenset()
+    """The names of the classes of exceptions that it is there to swallow: the program looks out for these inside."""
     switches: bool = True
 
     @classmethod

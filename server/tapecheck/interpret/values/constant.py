@@ -259,7 +259,7 @@ class Tuple(PythonValue):
         if isinstance(index, int):
             if -len(items) <= index < len(items):
                 return items[index]
-            if machine.handlers:
+            if machine.expects("IndexError"):
                 raise Signal("IndexError")
             return items[-1] if items and index < 0 else like_last(items)
         return machine.library.chosen(index, [*enumerate(items)], node) if items else Unknown("item")

@@ -336,7 +336,7 @@ class List(Container):
         if place is not None:
             machine.world.loops.note_entry(self, place)
             return items[place]
-        if not more and not self._has_left_out(index) and (machine.handlers or self.cut is not None):
+        if not more and not self._has_left_out(index) and (self.cut is not None or machine.expects("IndexError")):
             machine.wrong("IndexError", node)
             # Nobody looks out for it: the program runs, so what is known of the list is too little.
             self.more |= MORE
