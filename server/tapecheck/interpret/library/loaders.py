@@ -6,6 +6,7 @@ import ast
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from typing import Union
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.library.contract import Torch
@@ -37,8 +38,9 @@ from tapecheck.interpret.values import (
     only,
 )
 
-_COUNTED = (LoaderState, DatasetState, PartState, SamplerState)
+_Counted = Union[LoaderState, DatasetState, PartState, SamplerState]
 """What has a length by what it was made of."""
+_COUNTED = (LoaderState, DatasetState, PartState, SamplerState)
 
 
 def dataset(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -185,23 +187,27 @@ def _count(torch: Torch, value: Value, node: ast.AST) -> int | None:
     if not isinstance(value, Instance):
         elements = known_elements(value)
         return None if elements is None or behaviour(value).rest() else len(elements)
-    if isinstance(value.state, _COUNTED) and not _as_made(value, value.state.made):
-        return None
-    match value.state:
+    if isinstance(value.state, _COUNTED):
+        return _count_by_state(torch, value.state, node) if _as_made(value, value.state.made) else None
+    method = torch.machine.find_method(value, "__len__")
+    counted = torch.machine.call(method, [], {}, node) if method is not None else None
+    return counted if type(counted) is int else None
+
+
+def _count_by_state(torch: Torch, state: _Counted, node: ast.AST) -> int | None:
+    """Return how many samples, indices or batches an object of torch.utils.data was made to have."""
+    match state:
         case DatasetState(tensors=tensors):
             counts = [_count(torch, one, node) for one in tensors]
             return next((count for count in counts if count is not None), None)
         case PartState(count=count):
-            if "indices" in value.state.made:
-                return _count(torch, value.state.made["indices"], node)
+            if "indices" in state.made:
+                return _count(torch, state.made["indices"], node)
             return count
         case SamplerState() as drawn:
             return _drawn(torch, drawn, node)
         case LoaderState(drawn=drawn, shared=parted):
             return None if drawn is None or parted else _drawn(torch, drawn, node)
-    method = torch.machine.find_method(value, "__len__")
-    counted = torch.machine.call(method, [], {}, node) if method is not None else None
-    return counted if type(counted) is int else None
 
 
 def length_of(torch: Torch, owner: Instance, node: ast.AST) -> Unknown:

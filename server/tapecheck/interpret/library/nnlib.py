@@ -568,7 +568,11 @@ class Modules:
             with sharding.running(self.torch, shards, node) as results:
                 result = forward(owner, args, kwargs, node)
                 results.append(result)
-        for kind, hook in list(owner.hooks) if hooked and owner.hooks else ():
+        return self._after_forward(owner, args, result, node) if hooked and owner.hooks else result
+
+    def _after_forward(self, owner: Instance, args: Args, result: Value, node: ast.AST) -> Value:
+        """Return the result of a module's forward as its hooks leave it, and note those that a backward runs."""
+        for kind, hook in list(owner.hooks):
             if kind == "forward":
                 changed = self.machine.call(hook, [owner, tuple(args), result], {}, node)
                 result = changed if _is_answer(changed) else result
@@ -838,16 +842,21 @@ def _gather_parameters(owner: Value, prefix: str, seen: set[int], found: list[tu
             seen.add(id(leaf))
             found.append((f"{prefix}{owner.name}", leaf))
     elif isinstance(owner, Instance):
-        registered = owner.layer.parameters if owner.layer is not None else ()
-        for name, value in owner.attrs.items():
-            if type(value) in INERT:
-                continue
-            if isinstance(value, Tensor):
-                if (value.parameter or name in registered) and id(value) not in seen:
-                    seen.add(id(value))
-                    found.append((prefix + name, value))
-            elif is_module(value) or _is_of_model(value):
-                _gather_parameters(value, f"{prefix}{name}.", seen, found)
+        _gather_of_attributes(owner, prefix, seen, found)
+
+
+def _gather_of_attributes(owner: Instance, prefix: str, seen: set[int], found: list[tuple[str, Tensor]]) -> None:
+    """Gather the parameters of a module, and those of the modules in it, by the names of its attributes."""
+    registered = owner.layer.parameters if owner.layer is not None else ()
+    for name, value in owner.attrs.items():
+        if type(value) in INERT:
+            continue
+        if isinstance(value, Tensor):
+            if (value.parameter or name in registered) and id(value) not in seen:
+                seen.add(id(value))
+                found.append((prefix + name, value))
+        elif is_module(value) or _is_of_model(value):
+            _gather_parameters(value, f"{prefix}{name}.", seen, found)
 
 
 def _leaf_of_model(value: Unknown) -> Tensor | None:

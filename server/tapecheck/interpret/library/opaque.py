@@ -96,6 +96,17 @@ def unknown_operator(torch: Torch, op: str, left: Value, right: Value, node: ast
     return result
 
 
+def _without_graph(owner: Unknown, name: str) -> Value:
+    """Return an attribute of what may be a tensor that has no graph, whatever the tensor has."""
+    child = owner.part_named(name)
+    if isinstance(child, Unknown):
+        child.node, child.oldest = None, None
+        child.trust = child.trust._replace(data=name != "grad")
+        if name == "shape":
+            child.kind = Kind.SIZES
+    return child
+
+
 def unknown_attribute(torch: Torch, owner: Unknown, name: str, node: ast.AST) -> Value:
     """Return an attribute of an unknown value; those that never carry a graph carry none here either."""
     if owner.node is not None and (owner.asked.attrs is None or name not in owner.asked.attrs):
@@ -104,13 +115,7 @@ def unknown_attribute(torch: Torch, owner: Unknown, name: str, node: ast.AST) ->
             result.take_for_data()
             return result
         if name in NO_GRAPH_ATTRIBUTES or name in ("grad", "size"):
-            child = owner.part_named(name)
-            if isinstance(child, Unknown):
-                child.node, child.oldest = None, None
-                child.trust = child.trust._replace(data=name != "grad")
-                if name == "shape":
-                    child.kind = Kind.SIZES
-            return child
+            return _without_graph(owner, name)
     if name in OF_TENSORS and perhaps_a_number(torch, owner):
         torch.world.omissions.supposed.add(torch.world.position.span(node))
     if owner.kind in COUNTED and name not in ("item", "mean"):
@@ -436,11 +441,10 @@ def _computed(
     looks = leaves.only_looks(torch, function)
     if not looks:
         torch.nn.ran(function, args, node)
-    if function.kept.leaf is not None and _is_run(torch, function, function.kept.leaf, values, more, node):
-        return _output(torch, function, function.kept.leaf, values, node)
-    if (run := _run_by_name(function)) is not None and run.kept.leaf is not None:
-        if _is_run(torch, run, run.kept.leaf, values, more, node):
-            return _output(torch, run, run.kept.leaf, values, node)
+    for model in (function, _run_by_name(function)):
+        leaf = None if model is None else model.kept.leaf
+        if model is not None and leaf is not None and _is_run(torch, model, leaf, values, more, node):
+            return _output(torch, model, leaf, values, node)
     owner, whole = function.part_of.owner, _model_run(torch, function)
     if owner is not None and (function.node is not None or owner.cuts):
         values.append(owner)
@@ -455,9 +459,7 @@ def _computed(
         result.part_of = Whole(within=whole)
     elif function.part_of.attr in _LOOKS_UP:
         result.part_of = Whole(within=function.part_of.within)
-    data = _gives_data(torch, function, values, passed, result.trust.data)
-    returned = not data and (function.trust.returned or len(values) > 0)
-    result.trust = Trust(data, function.trust.assumed, returned, result.trust.certain)
+    result.trust = _trust_in(torch, function, values, passed, result)
     made_of = [*values, owner] if owner is not None and owner.trust.returned else values
     result.kept = Kept(given, values=unknowns.root(function).kept.values, walked=_walked(torch, made_of))
     if _acts(torch, owner, keeps == "yes", looks, node):
@@ -465,6 +467,15 @@ def _computed(
     if not looks:
         _reworked(torch, passed, node, function.name)
     return result
+
+
+def _trust_in(
+    torch: Torch, function: Unknown, values: Sequence[Tensor | Unknown], passed: tuple[Value, ...], result: Unknown
+) -> Trust:
+    """Return what is taken for granted of the graph of what a call gives, of which nothing is known."""
+    data = _gives_data(torch, function, values, passed, result.trust.data)
+    returned = not data and (function.trust.returned or len(values) > 0)
+    return Trust(data, function.trust.assumed, returned, result.trust.certain)
 
 
 def _is_run(

@@ -143,6 +143,17 @@ def op(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Va
     return of_gradient
 
 
+def _made(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Return what an op makes of no other tensor, as long as the size says that it was given."""
+    made = torch.factory(name, args, kwargs, node)
+    if not isinstance(made, Tensor):
+        return made
+    size = first_part(unknowns.setting(torch.machine, positional(args, 0)))
+    if made.length is None and isinstance(size, Unknown):
+        made.length = _length_by(name, size, args)
+    return _into_out(torch, name, made, kwargs, node)
+
+
 def _op(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Run an op."""
     fact = torch.facts.op(name)
@@ -154,11 +165,7 @@ def _op(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> V
         return Unknown.named(name)
     narrowed = narrow(torch, fact, args, kwargs)
     if _makes(narrowed, name, args, kwargs):
-        made = torch.factory(name, args, kwargs, node)
-        size = first_part(unknowns.setting(torch.machine, positional(args, 0)))
-        if isinstance(made, Tensor) and made.length is None and isinstance(size, Unknown):
-            made.length = _length_by(name, size, args)
-        return _into_out(torch, name, made, kwargs, node) if isinstance(made, Tensor) else made
+        return _made(torch, name, args, kwargs, node)
     bound = bind(narrowed, args, kwargs)
     changed: Sequence[str] = narrowed.writing.mutates
     if not changed:
@@ -242,12 +249,7 @@ def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Valu
     call.storage = _result_storage(torch, call.fact, bound, target)
     exists = both(plan.exists, world.modes.grad_modes[-1])
     result = call.without_graph(plan) if exists == "no" else call.with_graph(plan, exists)
-    if world.modes.wrapping.sharded:
-        sharding.used(torch, fact.name, call.every, result, node)
-    if world.modes.compiling.replays is not None and (call.storage is None or target is not None):
-        replays.read(world, call.every, node)
-    if torch.nn.region is None:
-        lay(torch, fact.name.rstrip("_") in _LAID_OTHERWISE, call.every, result)
+    call.note_use(result)
     if result is target:
         return result
     assert isinstance(result, Tensor)
@@ -316,6 +318,16 @@ class _Call:
         if self.fact.name == "zero_" and self.changed is not None:
             self.torch.autograd.zeroed(self.changed.noted_tensor(Mark.DATA_OF) or self.changed, self.node)
         change(self.torch, target, self.node, self.fact.name, others)
+
+    def note_use(self, result: Tensor | Unknown) -> None:
+        """Note what the op does beside its graph: to shards, to what graph replays read, to how elements lie."""
+        torch, world = self.torch, self.world
+        if world.modes.wrapping.sharded:
+            sharding.used(torch, self.fact.name, self.every, result, self.node)
+        if world.modes.compiling.replays is not None and (self.storage is None or self.target is not None):
+            replays.read(world, self.every, self.node)
+        if torch.nn.region is None:
+            lay(torch, self.fact.name.rstrip("_") in _LAID_OTHERWISE, self.every, result)
 
     def give_own_graphs(self) -> None:
         """Give what unknown code returned the graph of its own that it may have: others that use it share that one."""
@@ -422,16 +434,22 @@ class _Call:
             torch.pending_storage = None
             self._move_to(self.target, built)
             return self.target
-        if fact.aliasing.view != "no" and fact.aliasing.view_of in self.inputs:
-            viewed = self.inputs[fact.aliasing.view_of][0]
-            if isinstance(viewed, Tensor) and _is_either(fact):
-                built.storage.may_be(viewed.storage)
-            elif isinstance(viewed, Tensor):
-                built.of_leaf = viewed.of_leaf
-                built.views(viewed)
-                self._share_type(built, viewed)
-                self._make_view(built, viewed)
+        self._note_viewed(built)
         return built
+
+    def _note_viewed(self, built: Tensor) -> None:
+        """Note what a result is a view of, where it is one, or may be."""
+        aliasing = self.fact.aliasing
+        if aliasing.view == "no" or aliasing.view_of not in self.inputs:
+            return
+        viewed = self.inputs[aliasing.view_of][0]
+        if isinstance(viewed, Tensor) and _is_either(self.fact):
+            built.storage.may_be(viewed.storage)
+        elif isinstance(viewed, Tensor):
+            built.of_leaf = viewed.of_leaf
+            built.views(viewed)
+            self._share_type(built, viewed)
+            self._make_view(built, viewed)
 
     def _cuts_of_zeros(self) -> tuple[int, ...]:
         """Return where graphs end for want of a gradient other than zero, with those that the call has anyhow."""
@@ -911,9 +929,7 @@ def _is_undivided(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast
         return False
     fact = torch.facts.op(name)
     if fact is not None and "reduction" in fact.params:
-        legacy = [fact.params.index(one) for one in ("size_average", "reduce", "reduction") if one in fact.params]
-        plain = len(args) <= min(legacy) and kwargs.keys() <= {"input", "target", "reduction"}
-        return plain and reduces({key: torch.kind(value) for key, value in kwargs.items()})
+        return _reduces_all(torch, fact, args, kwargs)
     if kwargs or not args or not isinstance(args[0], Tensor) or marked(args[0], Mark.OPAQUE):
         return False
     if name in _OF_ALL or name in _FIXED_NUMBERS:
@@ -921,6 +937,13 @@ def _is_undivided(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast
     return name in _SAME_RANK and all(
         marked(one, Mark.UNDIVIDED) if isinstance(one, Tensor) else type(one) in (int, float) for one in args
     )
+
+
+def _reduces_all(torch: Torch, fact: OpFact, args: Args, kwargs: Kwargs) -> bool:
+    """Return whether a loss surely gives one number, by the arguments of its call."""
+    legacy = [fact.params.index(one) for one in ("size_average", "reduce", "reduction") if one in fact.params]
+    plain = len(args) <= min(legacy) and kwargs.keys() <= {"input", "target", "reduction"}
+    return plain and reduces({key: torch.kind(value) for key, value in kwargs.items()})
 
 
 def reduces(given: Mapping[str, str]) -> bool:
@@ -1082,19 +1105,28 @@ def get_item(torch: Torch, owner: Tensor, index: Value, node: ast.AST) -> Value:
     result = op(torch, name, [owner, index], {}, node)
     if torch.nn.region is None:
         lay(torch, _may_lie_otherwise(index), (owner,), result)
-    if name == "getitem" and isinstance(result, Tensor) and result.storage is owner.storage:
-        if any(map(_may_be_an_array, listed(index))):
+    if not isinstance(result, Tensor):
+        return result
+    if result.storage is owner.storage:
+        if name == "getitem" and any(map(_may_be_an_array, listed(index))):
             result.note(Mark.PERHAPS_A_COPY)
-    if _lays_apart(index) and isinstance(result, Tensor) and result.storage is owner.storage:
-        result.note(Mark.LIES_APART)
-    length: Value = _length_of_part(owner.length, concrete(first_part(index)))
-    if length is None and isinstance(cut := first_part(index), slice) and any(map(lengths.hangs_on_length, _ends(cut))):
-        length = unknowns.derived(Kind.WHOLE, "len", "part", _asked_length(owner), *_ends(cut))
-    if length is not None and isinstance(result, Tensor):
+        if _lays_apart(index):
+            result.note(Mark.LIES_APART)
+    if (length := _length_at(owner, index)) is not None:
         result.length = length
-    if isinstance(result, Tensor) and result.rank is None and owner.rank is not None:
+    if result.rank is None and owner.rank is not None:
         result.rank = _rank_of_part(owner.rank, index)
     return result
+
+
+def _length_at(owner: Tensor, index: Value) -> Value:
+    """Return how long what an index takes of a tensor is, worked out from its length where a slice hangs on that; None
+    where nobody knows.
+    """
+    length: Value = _length_of_part(owner.length, concrete(first_part(index)))
+    if length is None and isinstance(cut := first_part(index), slice) and any(map(lengths.hangs_on_length, _ends(cut))):
+        return unknowns.derived(Kind.WHOLE, "len", "part", _asked_length(owner), *_ends(cut))
+    return length
 
 
 def _rank_of_part(rank: int, index: Value) -> int | None:

@@ -224,13 +224,7 @@ class Optimizers:
     def _step(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         closure = argument(args, kwargs, 0, "closure")
         result: Value = None
-        rounds = 1
-        if closure is not None:
-            # LBFGS asks its closure many times over in one step; twice shows what the second time does.
-            most = known_int(_state(owner).max_iter)
-            if owner.lib.endswith("LBFGS"):
-                rounds = limits.CLOSURE_CALLS if most is None else min(most, limits.CLOSURE_CALLS)
-        for _ in range(rounds):
+        for _ in range(1 if closure is None else _closure_calls(owner)):
             if closure is not None:
                 with self.world.modes.recording("yes"):
                     made = self.machine.call(closure, [], {}, node)
@@ -243,18 +237,22 @@ class Optimizers:
             if self.world.modes.wrapping.sharded:
                 sharding.stepped(self.torch, state.params, node)
             self._fill(owner)
-            bumps, recorded = self._bumps(owner), state.recorded
-            for tensor in state.params:
-                if tensor.grad is not None:
-                    self.world.graph.change(
-                        tensor, node, "optimizer.step", bumps=bumps, optimizer=state.number or None,
-                        # The step itself sets that, whatever is in force.
-                        grad_mode="yes" if recorded == "yes" else "no",
-                    )  # fmt: skip
-                    if recorded != "no" and tensor.graph == "no" and self.torch.requires(tensor.grad) != "no":
-                        # What it steps by has a graph, and the parameter has it from then on.
-                        tensor.graph = "may"
+            self._change(owner, state, node)
         return result
+
+    def _change(self, owner: Instance, state: OptimizerState, node: ast.AST) -> None:
+        """Change the parameters that have a gradient in place, as a step does."""
+        bumps, recorded = self._bumps(owner), state.recorded
+        for tensor in state.params:
+            if tensor.grad is not None:
+                self.world.graph.change(
+                    tensor, node, "optimizer.step", bumps=bumps, optimizer=state.number or None,
+                    # The step itself sets that, whatever is in force.
+                    grad_mode="yes" if recorded == "yes" else "no",
+                )  # fmt: skip
+                if recorded != "no" and tensor.graph == "no" and self.torch.requires(tensor.grad) != "no":
+                    # What it steps by has a graph, and the parameter has it from then on.
+                    tensor.graph = "may"
 
     def _fill(self, owner: Instance) -> None:
         """Note that one of torch's steps, or what was loaded, has put something into the state of each parameter."""
@@ -305,6 +303,16 @@ class Optimizers:
 
 _LISTED = (List, tuple, Stream)
 """What parameters or their groups are listed in."""
+
+
+def _closure_calls(owner: Instance) -> int:
+    """Return how often a step calls its closure: LBFGS does so many times over; twice shows what the second time
+    does.
+    """
+    most = known_int(_state(owner).max_iter)
+    if not owner.lib.endswith("LBFGS"):
+        return 1
+    return limits.CLOSURE_CALLS if most is None else min(most, limits.CLOSURE_CALLS)
 
 
 def _defaults(args: Args, kwargs: Kwargs) -> Dict:

@@ -409,12 +409,7 @@ class Libraries:
             # What it is asked for beside its own is looked for in the model.
             model = compiled.model
             return isinstance(model, Instance) and not model.has(name) and self.lacks(model, name)
-        if cls is None:
-            return classes.lacks(owner.lib, name)
-        bases = cls.library_bases()
-        return (
-            bool(bases) and not cls.opaque and all(base in nnlib.BARE for base in bases) and classes.module_lacks(name)
-        )
+        return classes.lacks(owner.lib, name) if cls is None else _bases_lack(cls, name)
 
     def lacks_name(self, path: str, name: str) -> bool:
         """Return whether a module of torch has nothing of a name, in the version that was measured."""
@@ -441,3 +436,9 @@ class Libraries:
 
 
 __all__ = ["Libraries", "has_model"]
+
+
+def _bases_lack(cls: Class, name: str) -> bool:
+    """Return whether no base that a class has from torch has an attribute of a name, and all bases are known."""
+    bases = cls.library_bases()
+    return bool(bases) and not cls.opaque and all(base in nnlib.BARE for base in bases) and classes.module_lacks(name)

@@ -331,6 +331,11 @@ def _converted(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwarg
         copy = _floating(torch, owner, wanted, args, kwargs, node)
         if copy is not owner:
             return copy
+    return _moved_to(torch, owner, name, args, kwargs, node)
+
+
+def _moved_to(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Return a tensor on the device that a conversion names: itself where it may be there already."""
     device = argument(args, kwargs, 0, "device")
     known = isinstance(device, Tensor) or (isinstance(device, Lib) and not torch.machine.library.hides(device.path))
     elsewhere = device is not None and device != "cpu" and not known

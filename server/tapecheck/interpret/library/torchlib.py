@@ -175,8 +175,13 @@ class Torch:
         if name.startswith(("autograd.functional", "func.")) or name == "vmap":
             return transforms.call(self, path, args, kwargs, node)
         known = self._op_named(name)
-        if known is not None:
-            return self.op(known, args, kwargs, node)
+        return self._unmodelled(path, args, kwargs, node) if known is None else self.op(known, args, kwargs, node)
+
+    def _unmodelled(self, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        """Note what a function of torch without a model may do; return what it gives, NO_MODEL where that may be
+        anything.
+        """
+        name = path[6:]
         # Graphs go through what other processes compute, and a backward from one to the other.
         across = name.startswith(("distributed.autograd.", "distributed.rpc.", "distributed.nn."))
         given = (*args, *kwargs.values())

@@ -596,15 +596,19 @@ def _guards(torch: Torch, state: CompiledState, given: Sequence[Value], node: as
         (name, _guard(torch, value, node, whole=True)) for _, module in inside for name, value in module.attrs.items()
         if isinstance(value, (Tensor, Unknown)) or is_number(value) or (name == "training" and _asks(module))
     )  # fmt: skip
-    # How much a list or dict of a module holds is looked at where the forward comes to it.
+    held = _sizes_read(inside)
+    made = tuple(_made_with(torch.world, module) for _, module in inside)
+    mixed = code in modes.compiling.mixed
+    return modes.settings, kept, held, made, tuple(_guard(torch, value, node, mixed=mixed) for value in given)
+
+
+def _sizes_read(inside: Sequence[tuple[str, Instance]]) -> tuple[tuple[str, int], ...]:
+    """Return how much each list or dict of a module holds that the forward comes to: it is looked at there."""
     lists = tuple(
         (name, len(value.items)) for _, module in inside for name, value in module.attrs.items()
         if isinstance(value, (List, Dict, Set))
     )  # fmt: skip
-    held = tuple(one for one in lists if _may_read(inside, one[0])) if lists else ()
-    made = tuple(_made_with(torch.world, module) for _, module in inside)
-    mixed = code in modes.compiling.mixed
-    return modes.settings, kept, held, made, tuple(_guard(torch, value, node, mixed=mixed) for value in given)
+    return tuple(one for one in lists if _may_read(inside, one[0]))
 
 
 def _may_read(inside: Iterable[tuple[str, Instance]], name: str) -> bool:
@@ -652,6 +656,15 @@ def _asks(module: Instance) -> bool:
     return fact is not None and fact.train != fact.eval
 
 
+def _of_tensor(torch: Torch, tensor: Tensor, *, whole: bool, mixed: bool) -> object:
+    """Return what code is compiled for where it is given a tensor; None where that is for this tensor alone."""
+    compiling = torch.world.modes.compiling
+    alike = tensor.dtype == "float" and not compiling.unlike and not operations.laid_otherwise(torch, tensor)
+    if whole:
+        return Tensor, tensor.precision() or ("float" if alike else None)
+    return (Tensor, tensor.parameter, tensor.length in (0, 1)) if alike and not mixed else None
+
+
 def _guard(torch: Torch, value: Value, node: ast.AST, *, whole: bool = False, mixed: bool = False) -> object:
     """Return what code is compiled for where it is given a value; `whole` where that is so of whole numbers as well,
     `mixed` where code for several layouts may be run: that of a view is for what the view is of.
@@ -661,13 +674,8 @@ def _guard(torch: Torch, value: Value, node: ast.AST, *, whole: bool = False, mi
         return type(constant), constant
     if isinstance(constant, int):
         return int
-    modes = torch.world.modes
-    if isinstance(value, Tensor):
-        alike = value.dtype == "float" and not modes.compiling.unlike and not operations.laid_otherwise(torch, value)
-        if whole:
-            return Tensor, value.precision() or ("float" if alike else None)
-        if alike and not mixed:
-            return Tensor, value.parameter, value.length in (0, 1)
+    if isinstance(value, Tensor) and (looked_at := _of_tensor(torch, value, whole=whole, mixed=mixed)) is not None:
+        return looked_at
     if isinstance(value, Instance) or whole:
         return value
     # Of anything else one call is taken for given the same each time.

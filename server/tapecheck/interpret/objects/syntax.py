@@ -6,7 +6,7 @@ What is asked of a node often is asked of the notes of its file (`world.notes.of
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from tapecheck.interpret.engine import Engine
@@ -80,17 +80,11 @@ def needs_more_than_none(function: ast.AST) -> tuple[str, ...]:
     """
     if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return ()
-    arguments = function.args
-    names = [*arguments.posonlyargs, *arguments.args]
-    given = [*zip(names[::-1], arguments.defaults[::-1]), *zip(arguments.kwonlyargs, arguments.kw_defaults)]
-    left_out = [one.arg for one, default in given if isinstance(default, ast.Constant) and default.value is None]
+    left_out = _none_by_default(function.args)
     if not left_out:
         return ()
     parts = [part for statement in function.body for part in ast.walk(statement)]
-    called: dict[str, set[str]] = {name: {name} for name in left_out}
-    for part in parts:
-        if isinstance(part, ast.Assign) and isinstance(part.value, ast.Name) and part.value.id in called:
-            called[part.value.id].update(ast.unparse(target) for target in part.targets)
+    called = _called_as(left_out, parts)
     asked = {ast.unparse(one) for part in parts for test in _tests_in(part) for one in ast.walk(test) if _is_path(one)}
     read = {ast.unparse(one) for part in parts for one in _read_in(part)}
     stored = {part.id for part in parts if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load)}
@@ -99,6 +93,22 @@ def needs_more_than_none(function: ast.AST) -> tuple[str, ...]:
         for name, paths in called.items()
         if name not in stored and not paths.isdisjoint(read) and paths.isdisjoint(asked)
     )
+
+
+def _none_by_default(arguments: ast.arguments) -> list[str]:
+    """Return the parameters with a default of None."""
+    names = [*arguments.posonlyargs, *arguments.args]
+    given = [*zip(names[::-1], arguments.defaults[::-1]), *zip(arguments.kwonlyargs, arguments.kw_defaults)]
+    return [one.arg for one, default in given if isinstance(default, ast.Constant) and default.value is None]
+
+
+def _called_as(names: Iterable[str], parts: Iterable[ast.AST]) -> dict[str, set[str]]:
+    """Return the paths under which assignments have put what each of some names stands for, itself among them."""
+    called = {name: {name} for name in names}
+    for part in parts:
+        if isinstance(part, ast.Assign) and isinstance(part.value, ast.Name) and part.value.id in called:
+            called[part.value.id].update(ast.unparse(target) for target in part.targets)
+    return called
 
 
 def _is_path(part: ast.AST) -> bool:

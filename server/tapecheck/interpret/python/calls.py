@@ -28,6 +28,7 @@ from tapecheck.interpret.values import (
     WayOut,
     behaviour,
     only,
+    positional,
 )
 from tapecheck.source.skipped import TEXT, is_function
 from tapecheck.tape import NOTHING, Leaf
@@ -92,6 +93,13 @@ def _run(
         world.assumptions.end(begun)
 
 
+def _is_forward(function: Function, receiver: Value) -> bool:
+    """Whether a method is what a module's class has in the place of torch's call, or what that runs, called without
+    it.
+    """
+    return function.name.endswith((".__call__", ".forward")) and isinstance(receiver, Instance) and receiver.module
+
+
 def _run_body(
     machine: Engine,
     function: Function,
@@ -113,11 +121,8 @@ def _run_body(
         machine.scopes.append(env.vars)
     functions.bind_arguments(machine, function, args, kwargs, env, node)
     if function.owner is not None:
-        receiver = args[0] if args else None
-        env.cell = (function.owner, receiver)
-        if function.name.endswith((".__call__", ".forward")) and isinstance(receiver, Instance):
-            # What a module's class has in the place of torch's call, or what that runs, called without it.
-            forward = forward or receiver.module
+        env.cell = (function.owner, args[0] if args else None)
+        forward = forward or _is_forward(function, positional(args, 0))
     frame = Frame(function.name, function.module, world.position.span(node) if world.position.frames else None, forward)
     if notes.of(body, syntax.has_yield):
         env.sent = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Generator as PyGenerator
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
@@ -250,12 +250,9 @@ def _over(
     machine: Engine, stream: Stream, first: ast.comprehension, others: list[ast.comprehension], env: Env,
     extent: Extent, lazy: bool,
 ) -> PyGenerator[Value, Value, None]:  # fmt: skip
+    """Yield the rounds over a stream, with those of the `others` within each."""
     start = index = stream.next
-    extent.one_way = extent.one_way and stream.one_way
-    if stream.cut != 0:
-        extent.cut = stream.cut
-    if stream.count is not None and stream.count not in extent.counts:
-        extent.counts = (*extent.counts, stream.count)
+    _goes_over(extent, stream)
     frozen, budget = len(machine.world.graph.frozen), machine.world.budget
     most_work = budget.work
     element: Value = None
@@ -285,19 +282,34 @@ def _over(
         index += 1
         stream.next = index
         machine.assign(first.target, element, env, first.target)
-        for condition in first.ifs:
-            truth = machine.known_truth(machine.eval(condition, env))
-            if truth is None:
-                extent.picked = True
-            elif not truth:
-                break
-        else:
-            try:
-                if others:
-                    yield from _rounds(machine, others, env, extent, lazy)
-                else:
-                    yield None
-            except Signal:  # the generator expression is closed
-                stream.abandon(machine)
-                raise
+        if not _takes(machine, first.ifs, env, extent):
+            continue
+        try:
+            if others:
+                yield from _rounds(machine, others, env, extent, lazy)
+            else:
+                yield None
+        except Signal:  # the generator expression is closed
+            stream.abandon(machine)
+            raise
     stream.abandon(machine)
+
+
+def _goes_over(extent: Extent, stream: Stream) -> None:
+    """Note what a comprehension that goes over a stream has of that: how its elements come about, and how many."""
+    extent.one_way = extent.one_way and stream.one_way
+    if stream.cut != 0:
+        extent.cut = stream.cut
+    if stream.count is not None and stream.count not in extent.counts:
+        extent.counts = (*extent.counts, stream.count)
+
+
+def _takes(machine: Engine, conditions: Iterable[ast.expr], env: Env, extent: Extent) -> bool:
+    """Whether the conditions of a comprehension let an element in; where nobody knows, they do, and that is noted."""
+    for condition in conditions:
+        truth = machine.known_truth(machine.eval(condition, env))
+        if truth is None:
+            extent.picked = True
+        elif not truth:
+            return False
+    return True

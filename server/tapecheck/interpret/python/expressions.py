@@ -148,15 +148,20 @@ def _call(machine: Engine, node: ast.Call, env: Env) -> Value:
     if function is machine.library.builtins.get("locals") and env is not env.globals:
         return Dict(dict(env.vars.items()), more=True)
     if type(function) is Unknown and type(called) is ast.Attribute and type(called.value) is ast.Name:
-        receiver = machine.eval(called.value, env)
-        is_model = function.part_of.within is not None or function.kept.leaf is not None
-        if isinstance(receiver, Instance) and not (is_model and called.attr in receiver.attrs):
-            if called.attr in receiver.slots:
-                machine.library.calls_kept(receiver, called.attr, node)
-            else:
-                # A method of a base class that was not found has the whole object; a model that is kept has not.
-                machine.library.given_away([receiver], node, called.attr)
+        _hands_over_receiver(machine, function, machine.eval(called.value, env), called.attr, node)
     return machine.call(function, args, kwargs, node)
+
+
+def _hands_over_receiver(machine: Engine, function: Unknown, receiver: Value, name: str, node: ast.Call) -> None:
+    """Note what code that is not visible gets of the object that it is called as a method of."""
+    is_model = function.part_of.within is not None or function.kept.leaf is not None
+    if not isinstance(receiver, Instance) or (is_model and name in receiver.attrs):
+        return
+    if name in receiver.slots:
+        machine.library.calls_kept(receiver, name, node)
+    else:
+        # A method of a base class that was not found has the whole object; a model that is kept has not.
+        machine.library.given_away([receiver], node, name)
 
 
 def _skipped(machine: Engine, node: ast.Call, env: Env) -> Value:

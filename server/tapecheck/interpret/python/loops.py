@@ -344,28 +344,41 @@ def _go_over(loop: _Loop, node: ast.For | ast.AsyncFor, value: Value, stream: St
 
 def _leave_for(loop: _Loop, node: ast.For | ast.AsyncFor, stream: Stream, signal: WayOut | None) -> None:
     """Leave a loop over a stream; `signal` is what has broken it off."""
-    length, index = stream.length(), stream.next
+    length = stream.length()
     if signal is None or isinstance(node.iter, ast.Call):
         # What only the loop holds is closed where it is broken off, too.
         stream.abandon(loop.machine)
-    more: Fact = "may" if length is None or stream.sequential else ("yes" if index < length else "no")
-    if signal is not None and stream.never_ends:
-        more = "no"
-    if signal is None and more != "no":
-        # A generator is as long as it turns out to be.
-        known = length is not None and not (stream.sequential and length > limits.COUNTABLE)
-        _forget_counters(loop, length - index if length is not None and known else None, stream.count)
-        _end_of(node, stream, loop.env)
-    elif signal is None and stream.cut != 0:
-        _forget_counters(loop, stream.cut, stream.count)
-        if isinstance(node.target, ast.Tuple):
-            _end_of(node, stream, loop.env)
+    more = _has_more(stream, length, signal)
+    if signal is None:
+        _forget_at_end(loop, node, stream, length, more)
     if (loop.unfinished and loop.parts) or (more != "no" and loop.freezes_on()):
         perhaps_frozen_on(loop.machine, loop.frozen, node.iter)
     settled = stream.length_settled
     ahead = settled and signal is None and loop.has_ahead()
     known = signal is None and not (settled or stream.never_ends) and _is_known(loop, node, stream, length)
     loop.leave(more, settled=settled, ahead=ahead, length=length if known else None)
+
+
+def _has_more(stream: Stream, length: int | None, signal: WayOut | None) -> Fact:
+    """Return whether a stream has elements that a loop over it was not run for."""
+    if signal is not None and stream.never_ends:
+        return "no"
+    if length is None or stream.sequential:
+        return "may"
+    return "yes" if stream.next < length else "no"
+
+
+def _forget_at_end(loop: _Loop, node: ast.For | ast.AsyncFor, stream: Stream, length: int | None, more: Fact) -> None:
+    """Note what nobody knows behind a loop that ran to its end, where the real one goes over more elements."""
+    if more != "no":
+        # A generator is as long as it turns out to be.
+        known = length is not None and not (stream.sequential and length > limits.COUNTABLE)
+        _forget_counters(loop, length - stream.next if length is not None and known else None, stream.count)
+        _end_of(node, stream, loop.env)
+    elif stream.cut != 0:
+        _forget_counters(loop, stream.cut, stream.count)
+        if isinstance(node.target, ast.Tuple):
+            _end_of(node, stream, loop.env)
 
 
 def _is_known(loop: _Loop, node: ast.For | ast.AsyncFor, stream: Stream, length: int | None) -> bool:
@@ -544,15 +557,20 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
     if signal is not None and signal.ends_loop:
         loop.leave("no")
         return signal.beyond_loop()
+    _leave_while(loop, node, more=more, always=always)
+    return (yield from machine.block([] if always else node.orelse, env))
+
+
+def _leave_while(loop: _Loop, node: ast.While, *, more: bool, always: bool) -> None:
+    """Leave a loop that nothing has broken off: with `more` its condition may hold further."""
     if more:
         _forget_counters(loop, None, loop.hangs_on)
     if more and not always:
         loop.perhaps_freezes()
     elif more and loop.freezes_on():
-        perhaps_frozen_on(machine, loop.frozen, node.test)
+        perhaps_frozen_on(loop.machine, loop.frozen, node.test)
     known = not more and loop.hangs_on is None
     loop.leave("may" if more else "no", length=loop.done if known else None)
-    return (yield from machine.block([] if always else node.orelse, env))
 
 
 def _yielded_by(machine: Engine, test: ast.expr, env: Env) -> Run:
