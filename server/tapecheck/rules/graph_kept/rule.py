@@ -254,7 +254,7 @@ def _told_by_failures(readings: Sequence[Reading], wanted: set[_Place]) -> set[_
     told: set[_Place] = set()
     for reading, run, problem in failing(readings, Problem):
         if problem.node is None:
-            told |= _held_with(reading, _cut_off(reading, run)) & wanted
+            told |= _held_for(reading, run, _cut_off(reading, run)) & wanted
             continue
         for place in wanted - told:
             if problem.node.id in reading.below(reading.bound_at(place[1], place[2], run.position)):
@@ -269,11 +269,18 @@ def _cut_off(reading: Reading, run: Run) -> set[int]:
     return {node for cut in cuts.values() for node in cut.nodes}
 
 
-def _held_with(reading: Reading, nodes: set[int]) -> set[_Place]:
-    """Return the stores that keep one of some nodes."""
-    if not nodes:
+def _held_for(reading: Reading, run: Run, cut: set[int]) -> set[_Place]:
+    """Return the stores that keep one of the nodes which were cut off a backward. Of a loop that it stands behind, also
+    those that keep what these were computed from: the iterations are one graph, which it is to walk.
+    """
+    if not cut:
         return set()
-    return {_place(held) for held in reading.held if any(map(nodes.intersection, held.nodes.values()))}
+    below = set(reading.below(cut))
+    return {
+        _place(held)
+        for held in reading.held
+        if not all(map((cut if iteration_in(run.at, held.loop) else below).isdisjoint, held.nodes.values()))
+    }
 
 
 def _emptied(place: _Place, grown: Sequence[tuple[Reading, list[_Growth]]]) -> Fact:
