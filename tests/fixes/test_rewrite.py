@@ -120,15 +120,6 @@ def test_what_is_no_augmented_assignment_is_refused() -> None:
         rewrite.out_of_place("x = y")
 
 
-def test_a_method_in_place_has_its_name_without_the_underscore() -> None:
-    assert rewrite.method_out_of_place("self.act(x).relu_()") == "self.act(x).relu()"
-    assert rewrite.method_out_of_place("F.dropout_(x, 0.1)") == "F.dropout(x, 0.1)"
-    with pytest.raises(rewrite.RewriteError):
-        rewrite.method_out_of_place("x.relu()")
-    with pytest.raises(rewrite.RewriteError):
-        rewrite.method_out_of_place("x._()")
-
-
 def test_receivers_and_arguments_are_taken_apart() -> None:
     assert rewrite.receiver("(a + b).detach()") == "(a + b)"
     assert rewrite.receiver("score.data") == "score"

@@ -339,19 +339,6 @@ def out_of_place(text: str) -> str:
     return f"{target}{spaces[0]}={spaces[1]}{target} {sign} {right}"
 
 
-def method_out_of_place(text: str) -> str:
-    """Rewrite `x.relu_()` to `x.relu()`."""
-    call = _Call(text)
-    function = call.call.func
-    if not isinstance(function, ast.Attribute) or not function.attr.endswith("_"):
-        raise RewriteError(text)
-    name = function.attr.rstrip("_")
-    if not name:
-        raise RewriteError(text)
-    written = call.before(call.end(function))
-    return call.edited(written.start, written.end, name)
-
-
 def elements(text: str, change: Callable[[str], str | None]) -> str:
     """Return a tuple or list display with each element passed through `change`; None keeps the element."""
     found = _Expression(text)

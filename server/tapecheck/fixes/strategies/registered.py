@@ -11,17 +11,19 @@ from tapecheck.fixes.edit import Change
 from tapecheck.rules.facts import Lacking
 from tapecheck.rules.gradient_cut.facts import GradientCutFacts
 from tapecheck.rules.untrained_parameter.facts import UntrainedParameterFacts
-from tapecheck.source.nodes import of_kind
+from tapecheck.source.nodes import method_called, of_kind
 from tapecheck.tape import Span
 
 EFFECT = "The optimizer has the parameters from now on, and trains them."
 
 
-def _moved_behind(code: Code, early: ast.stmt | None, place: ast.stmt) -> list[Change] | None:
-    """Return the changes that move a statement of one line behind another one; None where that cannot be done."""
-    lines, gone = (code.lines_of(early), code.delete(early)) if early is not None else (None, None)
-    change = code.insert_after(place, [line.strip() for line in lines]) if lines and len(lines) == 1 else None
-    return [gone, change] if gone is not None and change is not None else None
+def _moved_behind(code: Code, early: list[ast.stmt], place: ast.stmt) -> list[Change]:
+    """Return the changes that move statements of one line behind another one; none where that cannot be done."""
+    lines, gone = [code.lines_of(one) for one in early], code.delete_all(early)
+    if not early or gone is None or not all(one is not None and len(one) == 1 for one in lines):
+        return []
+    change = code.insert_after(place, [line.strip() for one in lines for line in one or ()])
+    return [*gone, change] if change is not None else []
 
 
 def make_optimizer_later(context: Context) -> Iterator[Candidate]:
@@ -39,25 +41,33 @@ def make_optimizer_later(context: Context) -> Iterator[Candidate]:
             continue
         # Where the optimizer is in time, the list of its parameters is not.
         in_time = place.lineno < making.lineno
-        changes = _moved_behind(code, _listing(code, making, place) if in_time else making, place)
-        if changes is not None:
+        early = _listings(code, making, place, in_time)
+        changes = _moved_behind(code, early if in_time else [*early, making], place)
+        if changes:
             what = "List the parameters" if in_time else "Make the optimizer"
             title = f"{what} after line {place.lineno}: the model is complete there"
             yield Candidate(title, EFFECT, changes, group="later")
 
 
-def _listing(code: Code, making: ast.Assign, place: ast.stmt) -> ast.stmt | None:
-    """Return the statement of a block that stores what the making of an optimizer reads, where it stands before a place
-    in the block and nothing reads the name up to there.
+def _listings(code: Code, making: ast.Assign, place: ast.stmt, in_time: bool) -> list[ast.stmt]:
+    """Return the statements of a block that make what the making of an optimizer reads, where they stand before a place
+    in the block and nothing else reads the name up to there; one that is there `in_time` itself needs the first alone.
     """
     scope = code.function(making)
+    found: list[ast.stmt] = []
     for name in sorted({one.id for one in of_kind(making.value, ast.Name)}):
         match code.stores(scope, name):
             case [stored] if stored.lineno < place.lineno and stored in code.block(place):
-                loads = (load.lineno for load in code.loads(scope, name))
-                if not any(stored.lineno < load <= place.lineno for load in loads):
-                    return stored
-    return None
+                loads = (load.lineno for load in code.loads(scope, name) if not code.inside(load, making))
+                if not any(stored.lineno < load <= place.lineno for load in loads) and (in_time or _asks(stored)):
+                    found.append(stored)
+    found.sort(key=lambda stored: stored.lineno)
+    return found[:1] if in_time else found
+
+
+def _asks(stored: ast.stmt) -> bool:
+    """Return whether a statement asks a module for what it has, which hangs on where it stands."""
+    return any("parameters" in method_called(call) for call in of_kind(stored, ast.Call))
 
 
 def lacking_of(context: Context) -> Lacking | None:

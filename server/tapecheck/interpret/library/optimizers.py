@@ -109,6 +109,8 @@ class Optimizers:
             self.torch.fail(node, "can't optimize a non-leaf Tensor", kind="ValueError")
         if complete == "yes" and nothing:
             self.torch.fail(node, "optimizer got an empty parameter list", kind="ValueError")
+        if complete == "yes" and _shared(owner.state.groups):
+            self.torch.fail(node, _TWICE, kind="ValueError")
         return None
 
     def _emit(self, state: OptimizerState, name: str, at: Site, complete: Fact) -> None:
@@ -195,8 +197,11 @@ class Optimizers:
         state.params = [*state.params, *members]
         state.groups = [*state.groups, members]
         self.listed.update(tensor.node for tensor in members if tensor.node is not None)
+        twice = "yes" == state.complete == complete and _shared(state.groups)
         state.complete = _together([state.complete, complete])
         self._emit(state, owner.lib.rsplit(".", 1)[-1], self.world.position.site(node), complete)
+        if twice:
+            self.torch.fail(node, _TWICE, kind="ValueError")
         return None
 
     def _regrouped(self, owner: Instance, node: ast.AST) -> OptimizerState:
@@ -299,6 +304,15 @@ class Optimizers:
         for tensor in self._regrouped(owner, node).params:
             self.torch.autograd.clear(tensor, node, "no" if wanted is False else "yes", _called(node))
         return None
+
+
+_TWICE = "some parameters appear in more than one parameter group"
+
+
+def _shared(groups: list[list[Tensor]]) -> bool:
+    """Return whether one tensor is in more than one group, which torch refuses."""
+    members = [number for group in groups for number in {id(tensor) for tensor in group}]
+    return len(set(members)) < len(members)
 
 
 _LISTED = (List, tuple, Stream)

@@ -119,23 +119,75 @@ def _call_out_of_place(context: Context, change: InPlace, call: ast.Call) -> Ite
 
 
 def _method_out_of_place(context: Context, change: InPlace, call: ast.Call, statement: ast.stmt) -> Iterator[Candidate]:
-    code, text = context.code, rewrite.tried(rewrite.method_out_of_place, context.code.segment(call))
-    if text is None or not isinstance(call.func, ast.Attribute):
+    """Yield `x = x.neg().add(1)` for the statement `x.neg_().add_(1)`, and `y = x.neg()` for `y = x.neg_()`."""
+    code, chain = context.code, _chain(statement)
+    text = _out_of_place(code, chain if call in chain else [call])
+    first = chain[-1] if call in chain else call
+    if text is None or not isinstance(first.func, ast.Attribute):
         return
     # `F.relu_(x)`: its argument is what changes.
-    of_module = id_of(call.func.value) in code.imported()
-    target = call.args[0] if of_module and call.args else call.func.value
-    if expression_of(statement) is not call:
+    of_module = id_of(first.func.value) in code.imported()
+    target = first.args[0] if of_module and first.args else first.func.value
+    if call not in chain:
         alone = replaced_alone(context, statement, target) and keeps_type(context, call)
-        title = f"Use `{call.func.attr.rstrip('_')}` instead of `{call.func.attr}`"
-        yield _new_tensor(context, title, [code.replace(call, text)], alone)
-    elif of_module and not call.args:
+        title = f"Use `{first.func.attr.rstrip('_')}` instead of `{first.func.attr}`"
+        changes = [code.replace(call, text)]
+        if isinstance(target, ast.Name) and _takes_the_place(code, change, statement, target):
+            changes = _named_first(code, statement, target, call, text)
+        if changes:
+            yield _new_tensor(context, title, changes, alone)
+    elif of_module and not first.args:
         return
     elif _is_assignable(target, of_module) and _takes_the_place(code, change, statement, target):
         name = code.segment(target)
-        alone = held_alone(context, statement, target) and keeps_type(context, call)
+        alone = held_alone(context, statement, target) and all(keeps_type(context, one) for one in chain)
         edit = code.replace(statement, f"{name} = {text}")
         yield _new_tensor(context, f"Compute `{name}` out of place", [edit], alone)
+
+
+def _named_first(code: Code, statement: ast.stmt, target: ast.Name, call: ast.Call, text: str) -> list[Change]:
+    """Return the edits that give a name the new tensor before a statement that works with it: what reads the name later
+    sees the change as before. None where the statement reads it otherwise, or may leave the call out.
+    """
+    if isinstance(statement, ast.Assign) and [dotted(one) for one in statement.targets] == [target.id]:
+        return [code.replace(call, text)]
+    simple = isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr))
+    if not simple or sum(one.id == target.id for one in of_kind(statement, ast.Name)) != 1:
+        return []
+    if any(isinstance(one, _SOMETIMES) and code.inside(call, one) for one in ast.walk(statement)):
+        return []
+    inserted = code.insert_before(statement, [f"{target.id} = {text}"])
+    return [inserted, code.replace(call, target.id)] if inserted is not None else []
+
+
+_SOMETIMES = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+"""Expressions that may evaluate a part of them not at all, or more than once."""
+
+
+def _chain(statement: ast.stmt) -> list[ast.Call]:
+    """Return the in-place methods that a statement calls, each on what the next one returns, and nothing else."""
+    chain: list[ast.Call] = []
+    one = expression_of(statement)
+    while isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and _is_in_place(one):
+        chain.append(one)
+        one = one.func.value
+    return chain
+
+
+def _is_in_place(call: ast.Call) -> bool:
+    name = method_called(call)
+    return name.endswith("_") and not name.endswith("__") and name not in ONLY_IN_PLACE
+
+
+def _out_of_place(code: Code, chain: list[ast.Call]) -> str | None:
+    """Return calls of methods, each on what the next one returns, as those that make new tensors; None for others."""
+    if not all(map(_is_in_place, chain)):
+        return None
+    text, start = code.segment(chain[0]), code.start(chain[0])
+    for call in chain:
+        end = code.end(call.func) - start
+        text = text[: end - 1] + text[end:]
+    return text
 
 
 def _is_assignable(target: ast.expr, given: bool) -> bool:
