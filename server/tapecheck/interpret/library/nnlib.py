@@ -74,6 +74,8 @@ from tapecheck.torchfacts import ModuleFact, OpFact, classes, load
 _KEEP = frozenset(
     ["to", "cuda", "cpu", "float", "double", "half", "bfloat16", "type", "to_empty", "xpu", "share_memory"]
 )
+_ACCESS = {"__getattribute__": "getattr", "__setattr__": "setattr", "__delattr__": "delattr"}
+"""The methods of every object that read, set and delete an attribute, with the functions that do the same."""
 BARE = ("torch.nn.Module", "torch.nn.modules.Module", "torch.nn.modules.module.Module")
 """What a program derives its modules from, or stores others in: `parts = nn.Module()`."""
 
@@ -292,9 +294,16 @@ class Modules:
         """Return a method that every object of a class of the program has from `object`."""
         if name == "__init__":
             return Native(name, lambda m, args, kwargs, at: self._module___init__(owner, args, kwargs, at))
-        if name in ("__init_subclass__", "__setattr__", "__del__"):
+        if name in ("__init_subclass__", "__del__"):
             return Native(name, lambda m, args, kwargs, at: None)
-        return None
+        return self._access(owner, name)
+
+    def _access(self, owner: Instance, name: str) -> Value:
+        """Return a method of `object` that reads, sets or deletes an attribute by its name; None for others."""
+        function = self.machine.library.builtins.get(_ACCESS.get(name, ""))
+        if function is None:
+            return None
+        return Native(name, lambda m, args, kwargs, at: m.call(function, [owner, *args], kwargs, at), receiver=owner)
 
     def _attribute_of_module(self, owner: Instance, layer: Layer, name: str, node: ast.AST) -> Value:
         if name in layer.parametrized:
@@ -304,6 +313,8 @@ class Modules:
         method = getattr(self, f"_module_{name}", None)
         if method is not None:
             return Native(name, lambda m, args, kwargs, at: method(owner, args, kwargs, at), receiver=owner)
+        if (access := self._access(owner, name)) is not None:
+            return access
         if name in _KEEP:
             return Native(name, lambda m, args, kwargs, at: self._moved(owner, name, args, kwargs, at))
         if name in ("_parameters", "_buffers", "_modules"):
@@ -509,6 +520,16 @@ class Modules:
 
     def _module_get_buffer(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         return self._part_named(owner, "get_buffer", is_buffer, args, kwargs, node)
+
+    def _module___getattr__(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        """Return what a module has been given under a name, whatever a class of the program looks for besides."""
+        machine = self.machine
+        name = known_text(positional(args, 0))
+        if name is None or owner.has(name):
+            return machine.call(machine.library.builtins["getattr"], [owner, *args], {}, node)
+        if machine.library.lacks(owner, name):
+            machine.wrong("AttributeError", node)
+        return Unknown.named(name)
 
     def _part_named(
         self, owner: Instance, method: str, fits: Callable[[Value], bool], args: Args, kwargs: Kwargs, node: ast.AST

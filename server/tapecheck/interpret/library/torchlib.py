@@ -201,8 +201,9 @@ class Torch:
         owner, name = positional(args, 0), path[6:]
         if name.startswith("Tensor.") and args:
             return self.machine.get_attribute(owner, name[7:], node)
-        if is_module(owner) and name.endswith(".forward") and self.nn.is_class(path.removesuffix(".forward")):
-            return self.nn.attribute(owner, "forward", node)
+        of, _, method = path.rpartition(".")
+        if is_module(owner) and (of in nnlib.BARE or self.nn.is_class(of)):
+            return self.nn.attribute(owner, method, node)
         return None
 
     def _op_named(self, name: str) -> str | None:
