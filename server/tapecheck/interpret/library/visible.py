@@ -233,7 +233,8 @@ def _reach_graph(torch: Torch, value: Tensor | Unknown, about: dict[int, None]) 
         # It was made of a model, perhaps to call it.
         about.update(dict.fromkeys(value.kept.leaves))
         return "listed"
-    if isinstance(value, Unknown) and any(isinstance(one, List) and _holds_more(one) for one in value.origin.drawn):
+    drawn = value.origin.drawn if isinstance(value, Unknown) and value.may_be_tensor() else ()
+    if any(isinstance(one, List) and _holds_more(one) for one in drawn):
         # An element of the program's own list that nobody has seen: it may be any of what the list is made of.
         return "anything"
     return "data" if value.itself() is value else "nothing"
