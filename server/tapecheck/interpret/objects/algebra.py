@@ -78,14 +78,26 @@ def _sum(machine: Engine, op: ast.operator, left: Value, right: Value, node: ast
         return both if len(both) <= most else machine.new_list([*left[:most]], node, True)
     if not isinstance(left, List) and not isinstance(right, List):
         return None
-    made, rest = [], 0
+    joined: list[Value] = []
+    rest = 0
+    places: list[tuple[int, Value]] = []
     for side in (left, right):
         known = behaviour(side).known_items(machine, node)
         if known is None:
             rest |= rest_of(side)
             known = machine.gathered(side, node)[0] if rest_of(side) & (PICKED | NUMBERS) else []
-        made += known
-    return machine.new_list(made, node, rest)
+        else:
+            places.append((len(joined), side))
+        joined += known
+    return with_parts(machine.new_list(joined, node, rest), places)
+
+
+def with_parts(made: List, places: list[tuple[int, Value]]) -> List:
+    """Return a list having noted that it has the elements of others, each from a place on."""
+    for place, part in places:
+        if place < len(made.items):
+            made.took(part, place)
+    return made
 
 
 def _product(machine: Engine, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:

@@ -47,6 +47,8 @@ def extend(machine: Engine, target: List, value: Value, node: ast.AST) -> None:
             items = list(value.items)
         else:
             items = behaviour(value).guessed_items(machine, 1, node) if not isinstance(value, str) else []
+    elif target.bound is None and len(target.items) + len(items) <= limits.MOST_KEPT:
+        target.took(value, len(target.items))
     append_all(machine, target, items, node)
 
 

@@ -271,6 +271,8 @@ def _list_copy(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST
         owner.stored_at,
         owner.kind,
         m.world.position.clock,
+        cut=owner.cut,
+        gaps=owner.gaps and [*owner.gaps],
         limit=owner.limit,
     )
 

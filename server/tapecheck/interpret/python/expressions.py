@@ -402,7 +402,10 @@ def _if_exp(machine: Engine, node: ast.IfExp, env: Env) -> Value:
     return value
 
 
-def _elements(machine: Engine, nodes: list[ast.expr], env: Env) -> tuple[list[Value], int]:
+def _elements(
+    machine: Engine, nodes: list[ast.expr], env: Env, places: list[tuple[int, Value]] | None = None
+) -> tuple[list[Value], int]:
+    """Return the elements of a display and what else is in it; `places` takes where those of a starred value begin."""
     items: list[Value] = []
     more = 0
     for node in nodes:
@@ -416,6 +419,8 @@ def _elements(machine: Engine, nodes: list[ast.expr], env: Env) -> tuple[list[Va
                     machine.gathered(value, node)[0] if picked else behaviour(value).guessed_items(machine, 1, node)
                 )
             else:
+                if places is not None:
+                    places.append((len(items), value))
                 items.extend(known)
         else:
             items.append(machine.eval(node, env))
@@ -428,8 +433,9 @@ def _tuple(machine: Engine, node: ast.Tuple, env: Env) -> Value:
 
 
 def _list(machine: Engine, node: ast.List, env: Env) -> Value:
-    items, more = _elements(machine, node.elts, env)
-    return machine.new_list(items, node, more)
+    places: list[tuple[int, Value]] = []
+    items, more = _elements(machine, node.elts, env, places)
+    return algebra.with_parts(machine.new_list(items, node, more), places)
 
 
 def _set(machine: Engine, node: ast.Set, env: Env) -> Value:

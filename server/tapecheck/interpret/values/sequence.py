@@ -243,6 +243,9 @@ class List(Container):
             newest = self._newest(machine, parts[0], node)
             if newest is not None:
                 return newest
+        stretch = self._stretch(machine, parts, node) if self.cut else None
+        if stretch is not None:
+            return stretch
         known = known_slice(parts)
         if known is not None:
             rest = self.more & PICKED if self._has_all_of(known) else self.more
@@ -298,6 +301,41 @@ class List(Container):
         end = len(self.items)
         # It may have been emptied since.
         self.gaps = [*(gap for gap in self.gaps or () if gap[0] <= end), (end, count)]
+
+    def took(self, other: Value, place: int) -> None:
+        """Note that the elements of another list stand in this one from a place on, with what loops left out of it."""
+        if isinstance(other, List) and other.cut:
+            self.cut = None if self.cut is None else self.cut + other.cut
+            gaps = other.gaps or [(len(other.items), other.cut)]
+            self.gaps = [*(self.gaps or ()), *((place + at, missing) for at, missing in gaps)]
+
+    def _stretch(self, machine: Interpreter, parts: list[Value], node: ast.AST) -> List | None:
+        """Return what a slice takes of a list that loops left elements out of, with those of them that lie within it.
+
+        None where nobody knows the bounds, or what was left out where.
+        """
+        bounds, missing = known_slice(parts), dict(self.gaps or ())
+        counts = [count for count in missing.values() if count is not None]
+        if self.more or bounds is None or bounds.step not in (None, 1) or sum(counts) != self.cut:
+            return None
+        start, stop, _ = bounds.indices(len(self.items) + self.cut)
+        chosen: list[Value] = []
+        gaps: list[tuple[int, int | None]] = []
+        place, past = 0, start
+        for index, item in enumerate(self.items):
+            place += missing.get(index) or 0
+            if start <= place < stop:
+                gaps += [(len(chosen), place - past)] if place > past else []
+                chosen.append(item)
+                past = place + 1
+            place += 1
+        if not chosen and stop > start:
+            # What loops left out is no element that anybody knows.
+            chosen, past = [self.further()], start + 1
+        made = sliced(machine, chosen, parts, 0, node)
+        made.gaps = [*gaps, (len(chosen), stop - past)] if stop > past else gaps or None
+        made.cut = max(stop - start - len(chosen), 0)
+        return made
 
     def _newest(self, machine: Interpreter, start: Value, node: ast.AST) -> List | None:
         """Return the elements from a place on that is counted from the end or that nobody knows; None from any other.
