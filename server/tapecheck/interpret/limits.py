@@ -155,6 +155,8 @@ BATCHES_BOUND = 12
 """Batches, likewise, of a loader: what is done every second, third, fourth or sixth time is done in each epoch."""
 LONGER_LENGTH = 100_003
 """Elements, likewise, where `LOOP_BOUND` leaves a range too short: `range(len(text) // 35)`."""
+MOST_KEYS_ASKED = 64
+"""Keys of a dict that are asked about in turn whether another key is the same, where nobody knows what these are."""
 LONGER_LEAST = 16
 """Elements that a range or a part of a list has then at least, if it grows with that: no remainder of a division."""
 LONGER_SHARE = 8

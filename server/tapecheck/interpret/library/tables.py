@@ -338,7 +338,8 @@ def _either(machine: Engine, index: Lib | Unknown, entries: Entries) -> Value:
     asked = ("entry", expression(index), *held)
     rows = machine.world.knowledge.rows
     if asked not in rows:
-        by_default = (value for key, value in entries if behaviour(_test(machine, index, key)).by_default() is True)
+        first = entries[: limits.MOST_KEYS_ASKED]
+        by_default = (value for key, value in first if behaviour(_test(machine, index, key)).by_default() is True)
         usual = next(by_default, entries[0][1])
         values = [usual, *(value for _, value in entries)]
         # The entries are kept, so that their ids stay their own.

@@ -12,6 +12,7 @@ from tapecheck.interpret.objects.unknowns import is_drawn
 from tapecheck.interpret.state import Growth
 from tapecheck.interpret.values import (
     MORE,
+    NUMBERS,
     Args,
     Dict,
     Instance,
@@ -37,28 +38,32 @@ from tapecheck.interpret.values import (
 def extend(machine: Engine, target: List, value: Value, node: ast.AST) -> None:
     if behaviour(value).is_iterator:
         drawn, rest = machine.gathered(value, node)
-        target.more |= rest
-        append_all(machine, target, drawn, node)
+        append_all(machine, target, drawn, node, rest)
         return
-    items = behaviour(value).known_items(machine, node)
+    items, rest = behaviour(value).known_items(machine, node), 0
     if items is None:
-        target.more |= rest_of(value)
+        rest = rest_of(value)
         if isinstance(value, (List, Set)):
             items = list(value.items)
         else:
             items = behaviour(value).guessed_items(machine, 1, node) if not isinstance(value, str) else []
     elif target.bound is None and len(target.items) + len(items) <= limits.MOST_KEPT:
         target.took(value, len(target.items))
-    append_all(machine, target, items, node)
+    append_all(machine, target, items, node, rest)
 
 
-def append_all(machine: Engine, target: List, items: list[Value], node: ast.AST) -> None:
+def append_all(machine: Engine, target: List, items: list[Value], node: ast.AST, rest: int = 0) -> None:
+    """Append elements to a list; `rest` says what nobody knows of further ones."""
+    are_numbers = bool(target.more & NUMBERS)
+    target.more |= rest
     room = max(limits.MOST_KEPT - len(target.items), 0)
     if len(items) > room:
         # It may double with every line: what is beyond counts as elements nobody knows.
         target.more, items = target.more | MORE, items[:room]
     target.items.extend(items)
-    target.more = with_numbers(target.more, target.items)
+    if items or not are_numbers:
+        # Those that were there before are not looked at again each time.
+        target.more = with_numbers(target.more, items if are_numbers else target.items)
     if machine.world.position.iteration:
         machine.world.comparisons.counted.append(Growth(target, len(items)))
     if target.bound is not None and len(target.items) > target.bound:
@@ -125,10 +130,13 @@ def same_key(machine: Engine, owner: Dict, index: Value, node: ast.AST) -> bool:
 
 
 def _read_as(machine: Engine, owner: Dict, index: Value) -> Hashable | None:
-    """Return the unknown key that an index was said to be where the dict was read under it, None where it was not."""
+    """Return the unknown key that an index was said to be where the dict was read under it, None where it was not.
+
+    Of many keys the newest are asked about: to ask about each of them for each key that is stored takes their square.
+    """
     if not isinstance(index, Unknown):
         return None
-    for key in owner.items:
+    for key in list(owner.items)[: -limits.MOST_KEYS_ASKED - 1 : -1]:
         if _unsure(key) and machine.known_truth(machine.unknown_test(ast.Eq(), index, unkey(key))):
             return key
     return None

@@ -6,9 +6,10 @@ less a few, or a part of as many. `xs[len(xs) - 1:]` has one element, however ma
 
 from __future__ import annotations
 
+import contextlib
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.values import Kind, Unknown, Value, concrete, is_number
@@ -52,39 +53,90 @@ def _worked_out_by(value: Unknown) -> Callable[..., float] | None:
     return _WORKED_OUT.get(operation) if isinstance(operation, str) else None
 
 
+class _Formula:
+    """What works a number out anew for other lengths. Each part is read once, and worked out once each time, though
+    `xs = xs[:len(xs) // 2]` asks for one twice.
+    """
+
+    __slots__ = ("_constants", "_given", "_result", "_steps")
+
+    def __init__(self, value: Value, given: Collection[int]) -> None:
+        """Read the number; `given` are the lengths that are told each time, by identity. Raises `Unclear`."""
+        self._constants: list[Value] = []
+        self._given: dict[int, int] = {}
+        self._steps: list[tuple[Callable[..., float], list[int]]] = []
+        places: dict[int, int] = {}
+        order: list[tuple[Unknown, Callable[..., float]]] = []
+        leaves: dict[int, Value] = {}
+        _read(value, given, order, leaves)
+        for at, leaf in leaves.items():
+            places[at] = len(self._constants)
+            if at in given:
+                self._given[at] = len(self._constants)
+            self._constants.append(leaf)
+        for made, call in order:
+            self._steps.append((call, [places[id(part)] for part in made.origin.operands]))
+            places[id(made)] = len(self._constants) + len(self._steps) - 1
+        self._result = places[id(value)]
+
+    def __call__(self, given: Mapping[int, int]) -> Value:
+        """Work the number out; raises `Unclear`, or what Python raises."""
+        values = [*self._constants]
+        for at, place in self._given.items():
+            values[place] = given[at]
+        for call, parts in self._steps:
+            found: Value = call(*[values[part] for part in parts])
+            if isinstance(found, int) and found.bit_length() > limits.MAX_BITS:
+                raise Unclear
+            values.append(found)
+        return values[self._result]
+
+
+def _read(
+    value: Value, given: Collection[int], order: list[tuple[Unknown, Callable[..., float]]], leaves: dict[int, Value]
+) -> None:
+    """Add what a number is worked out from, each after its own parts, and what is not worked out itself."""
+    done = set[int]()
+    stack = [(value, False)]
+    while stack:
+        one, is_read = stack.pop()
+        if id(one) in done or id(one) in leaves:
+            continue
+        if id(one) in given:
+            leaves[id(one)] = None
+        elif not isinstance(one, Unknown) or one.concrete is not None:
+            known = concrete(one)
+            if not (known is None or is_number(known)):
+                raise Unclear
+            leaves[id(one)] = known
+        elif (call := _worked_out_by(one)) is None:
+            raise Unclear
+        elif is_read:
+            done.add(id(one))
+            order.append((one, call))
+        else:
+            stack.append((one, True))
+            stack += [(part, False) for part in one.origin.operands]
+
+
 def worked_out(value: Value, given: Mapping[int, int] | None = None) -> Value:
     """Return what a number comes to where the lengths that it is worked out from are as `given`, by identity, or were
     settled on; raise `Unclear` where it cannot be told.
     """
-    return _worked_out(value, dict(given or {}))
-
-
-def _worked_out(value: Value, known: dict[int, Value]) -> Value:
-    """Return the same: each number is worked out once, though `xs = xs[:len(xs) // 2]` asks for one twice each time."""
-    if isinstance(value, Unknown) and value.concrete is None:
-        if id(value) in known:
-            return known[id(value)]
-        call = _worked_out_by(value)
-        if call is None:
-            raise Unclear
-        found: Value = call(*[_worked_out(part, known) for part in value.origin.operands])
-        if isinstance(found, int) and found.bit_length() > limits.MAX_BITS:
-            raise Unclear
-        known[id(value)] = found
-        return found
-    value = concrete(value)
-    if not (value is None or is_number(value)):
-        raise Unclear
-    return value
+    given = given or {}
+    return _Formula(value, given)(given)
 
 
 def count_of(value: Value, given: Mapping[int, int] | None = None) -> int | None:
     """Return how many elements a length comes to; None where it cannot be told."""
     try:
-        found = worked_out(value, given)
-        return max(0, math.ceil(found)) if isinstance(found, (int, float)) else None
+        return _count(worked_out(value, given))
     except _ERRORS:
         return None
+
+
+def _count(found: Value) -> int | None:
+    return max(0, math.ceil(found)) if isinstance(found, (int, float)) else None
 
 
 def whole(value: Value) -> int | None:
@@ -116,8 +168,18 @@ def by_count(length: Value, *counted: Unknown) -> dict[int, int]:
     bounds = [one.shown.bounds for one in counted if one.shown.bounds is not None]
     low, high = max([0, *(one[0] for one in bounds)]), min([math.inf, *(one[1] for one in bounds)])
     tried = [one for one in (limits.LOOP_BOUND, limits.BATCHES_BOUND, *_TRIED) if low <= one <= high]
-    found = {one: count_of(length, dict.fromkeys(map(id, counted), one)) for one in tried}
-    return {one: count for one, count in found.items() if count is not None}
+    told = [*map(id, counted)]
+    try:
+        formula = _Formula(length, told)
+    except _ERRORS:
+        return {}
+    found: dict[int, int] = {}
+    for one in tried:
+        with contextlib.suppress(*_ERRORS):
+            count = _count(formula(dict.fromkeys(told, one)))
+            if count is not None:
+                found[one] = count
+    return found
 
 
 def least(counts: Mapping[int, int]) -> int:

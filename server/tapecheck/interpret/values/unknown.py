@@ -771,7 +771,7 @@ def perhaps_given(machine: Interpreter, options: Value, name: Hashable, otherwis
 
 def perhaps_overwritten(machine: Interpreter, held: MutableMapping[Key, Value], options: Value, node: ast.AST) -> None:
     """Note that options, of which nobody knows what is in them, may have been stored over constants."""
-    for name, value in list(held.items()):
+    for name, value in [(name, value) for name, value in held.items() if isinstance(name, str)]:
         made = perhaps_given(machine, options, name, value, node)
         if made is not value:
             held[name] = made
