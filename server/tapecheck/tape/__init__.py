@@ -61,6 +61,7 @@ from tapecheck.tape.events import (
     Unscaled,
     Wrapper,
     WrapperCall,
+    as_fact,
     both,
     either,
 )
@@ -138,6 +139,7 @@ __all__ = [
     "Where",
     "Wrapper",
     "WrapperCall",
+    "as_fact",
     "both",
     "change_kind",
     "either",

@@ -24,6 +24,11 @@ def both(left: Fact, right: Fact) -> Fact:
     return "yes" if left == right == "yes" else "may"
 
 
+def as_fact(known: bool | None) -> Fact:
+    """Return a truth as a fact: "may" where it is not known."""
+    return "may" if known is None else "yes" if known else "no"
+
+
 def either(left: Fact, right: Fact) -> Fact:
     """Three-valued or: "yes" wins, then "may"."""
     if left == "yes" or right == "yes":

@@ -28,6 +28,7 @@ from tapecheck.interpret.values import (
     attrs_of,
     function_of,
     only,
+    user_class,
 )
 from tapecheck.source import Source
 from tapecheck.source.nodes import last_name, name_called, of_kind
@@ -278,9 +279,9 @@ def _arguments(machine: Machine, node: FunctionNode, function: Function, owners:
     own = attrs_of(owner)
     for held, shown in _held(own, hints):
         _take_for_model(machine, held, shown, node)
-    if isinstance(owner, Instance) and owner.cls is not None and owners:
+    if owners and (cls := user_class(owner)) is not None:
         # What its constructor was given and one method trains or evaluates is a model in the others, too.
-        for held, shown in _held(own, _called_models(owner.cls.node)):
+        for held, shown in _held(own, _called_models(cls.node)):
             if held.part_of.within is None and held.part_of.owner is None:
                 _take_for_model(machine, held, shown, node)
     return args

@@ -65,6 +65,7 @@ from tapecheck.tape import (
     Site,
     Span,
     Traversal,
+    as_fact,
     both,
     either,
 )
@@ -473,8 +474,7 @@ class Autograd:
     def walk(self, roots: Sequence[Value], inputs: Sequence[Value], node: ast.AST, create: bool | None) -> None:
         """Walk from some values to others and keep what was saved, as torch.autograd.functional does within a call."""
         event = self._event("grad", roots, inputs, {"allow_unused": True}, node, None)
-        creates: Fact = "may" if create is None else "yes" if create else "no"
-        self._run(dataclasses.replace(event, retain="yes", create=creates), node)
+        self._run(dataclasses.replace(event, retain="yes", create=as_fact(create)), node)
 
     def cut(self, site: Site, roots: tuple[int, ...]) -> int:
         """Note that a gradient was taken which has no graph of its own; return the number of the cut."""

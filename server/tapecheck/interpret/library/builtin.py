@@ -66,6 +66,7 @@ from tapecheck.interpret.values import (
     concrete,
     copied,
     is_module,
+    is_open,
     is_parameter,
     is_unseen,
     known_int,
@@ -113,13 +114,13 @@ def length_unknown(m: Engine, value: Value, node: ast.AST) -> Value:
     if isinstance(value, Tensor):
         if value.length is None:
             value.length = Unknown.whole("len")
-            value.length.origin = Origin(("len", value))
+            value.length.origin = Origin("len", (value,))
         return concrete(value.length)
     if isinstance(named := setting(m, value), Unknown):
         return named.size(m, node)
     if path := path_of(value):
         measured = remembered(m.world, ("len", path), "len", Kind.WHOLE)
-        measured.origin = Origin(("len", setting(m, value)))
+        measured.origin = Origin("len", (setting(m, value),))
         return measured
     if not isinstance(value, Instance):
         return Unknown.whole("len")
@@ -172,7 +173,7 @@ def _range_of(m: Engine, args: Args, node: ast.AST) -> Value:
 
 def _reckoned_range(m: Engine, args: Args, node: ast.AST) -> Range | None:
     """Return a range whose bounds are worked out from a length, and that need not grow with it; None of any other."""
-    if not any(isinstance(one, Unknown) and one.concrete is None for one in args):
+    if not any(map(is_open, args)):
         return None
     bounds = [0, args[0], 1] if len(args) == 1 else [*args, 1][:3]
     count = derived(Kind.WHOLE, "len", "rounds", *bounds)
@@ -522,7 +523,7 @@ def _abs(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         return abs(value)
     if isinstance(value, Instance):
         return _by_method(m, value, "__abs__", node)
-    if isinstance(value, Unknown) and value.node is None and (value.origin.parts is not None or value.trust.data):
+    if isinstance(value, Unknown) and value.node is None and (value.origin.operation is not None or value.trust.data):
         result = derived(Kind.NUMBER, "number", "abs", value)
         result.cuts = cuts_of(value)
         return result

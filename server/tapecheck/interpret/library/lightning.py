@@ -18,6 +18,7 @@ from tapecheck.interpret.values import (
     Value,
     argument,
     function_of,
+    is_object,
     known_elements,
     known_keywords,
     may_carry,
@@ -35,7 +36,7 @@ def trainer(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 def fit_method(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     model = argument(args, kwargs, 0, "model")
-    if isinstance(model, Instance) and model.cls is not None:
+    if is_object(model):
         modules.machine.store_attribute(model, "trainer", owner, node)
         fit(modules, model)
     return None
@@ -43,7 +44,7 @@ def fit_method(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, no
 
 def evaluate(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     model = argument(args, kwargs, 0, "model")
-    if isinstance(model, Instance) and model.cls is not None:
+    if is_object(model):
         with _Steps(modules, model) as steps:
             for name in ("validation_step", "test_step"):
                 steps.evaluate(name)

@@ -18,14 +18,9 @@ from tapecheck.interpret.values import (
     MORE_KEYWORDS,
     NO_MODEL,
     Args,
-    Dict,
     Instance,
     Kind,
     Kwargs,
-    Lib,
-    List,
-    Range,
-    Set,
     Stream,
     Tensor,
     Unknown,
@@ -35,7 +30,6 @@ from tapecheck.interpret.values import (
     concrete,
     known_elements,
     known_keywords,
-    only,
 )
 
 _Counted = Union[LoaderState, DatasetState, PartState, SamplerState]
@@ -180,13 +174,8 @@ def _as_made(owner: Instance, made: Kwargs) -> bool:
 
 def _count(torch: Torch, value: Value, node: ast.AST) -> int | None:
     """Return how many samples, indices or batches a value has; None where it is not known."""
-    if isinstance(value, Tensor):
-        return value.length if type(value.length) is int else None
-    if isinstance(value, Range):
-        return None if value.open else len(value)
     if not isinstance(value, Instance):
-        elements = known_elements(value)
-        return None if elements is None or behaviour(value).rest() else len(elements)
+        return behaviour(value).known_count()
     if isinstance(value.state, _COUNTED):
         return _count_by_state(torch, value.state, node) if _as_made(value, value.state.made) else None
     method = torch.machine.find_method(value, "__len__")
@@ -219,14 +208,7 @@ def length_of(torch: Torch, owner: Instance, node: ast.AST) -> Unknown:
 
 def _measures(torch: Torch, value: Value, node: ast.AST) -> Iterator[Value]:
     """Yield the values that say how many samples, indices or batches there are, as far as those are not known."""
-    if isinstance(value, Unknown) or type(value) is Lib:
-        yield value
-    elif isinstance(value, Tensor):
-        yield from only((value.length,), Unknown)
-    elif isinstance(value, Range):
-        yield from only((value.settled,), Unknown)
-    elif isinstance(value, (List, Dict, Set)):
-        yield from only((value.unknown_length(),), Unknown)
+    yield from behaviour(value).unknown_counts()
     if not isinstance(value, Instance):
         return
     if value.handed:
@@ -295,7 +277,7 @@ def item(torch: Torch, owner: Instance) -> Value:
 
 def _whole(dataset: Value) -> Value:
     """Return the dataset that one is a part of; itself where it is none."""
-    while isinstance(dataset, Instance) and (part := state_of(dataset, PartState)) is not None:
+    while (part := state_of(dataset, PartState)) is not None:
         if len(part.datasets) != 1:
             break
         dataset = part.datasets[0]
@@ -379,7 +361,7 @@ def _sample(torch: Torch, owner: Instance, node: ast.AST) -> Value:
 
 def _gotten(torch: Torch, dataset: Value, node: ast.AST) -> Value:
     """Return what the program's own dataset gives for an index; NO_MODEL of any other."""
-    getter = torch.machine.find_method(dataset, "__getitem__") if isinstance(dataset, Instance) else None
+    getter = torch.machine.find_method(dataset, "__getitem__")
     if getter is None:
         return NO_MODEL
     with_grad = list(torch.world.modes.grad_modes)

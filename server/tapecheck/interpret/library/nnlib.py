@@ -52,6 +52,7 @@ from tapecheck.interpret.values import (
     Value,
     argument,
     behaviour,
+    bound_function,
     concrete,
     is_buffer,
     is_module,
@@ -640,7 +641,7 @@ class Modules:
     def has_own_forward(self, owner: Instance) -> bool:
         """Whether the forward of a module is code of the program."""
         method = owner.attrs.get("forward") or self.machine.find_method(owner, "forward")
-        return isinstance(method, Bound) and isinstance(method.function, Function)
+        return bound_function(method) is not None
 
     def _inherited_forward(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         """Run the forward that a module's class has from the library: `super().forward(x)` in one of the user's."""

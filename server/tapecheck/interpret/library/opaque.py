@@ -91,7 +91,7 @@ def unknown_operator(torch: Torch, op: str, left: Value, right: Value, node: ast
     cuts = cuts_of(left, right)
     result = Unknown.number(cuts) if counted else Unknown("result", None, cuts)
     result.trust = result.trust._replace(data=data, assumed=assumed)
-    result.origin = Origin((op, left, right))
+    result.origin = Origin(op, (left, right))
     unknowns.usually_computed(result, op, left, right)
     return result
 
@@ -382,7 +382,7 @@ def _same_answer(torch: Torch, function: Unknown, owner: Unknown, args: Args) ->
     """Return the result of a method of text or settings, which answers the same question the same way."""
     key = (expression(owner), function.part_of.attr, *args)
     result = unknowns.remembered(torch.world, key, f"{function.name}()")
-    result.origin = Origin((function.part_of.attr, owner, *args))
+    result.origin = Origin(function.part_of.attr, (owner, *args))
     if function.part_of.attr == "get" and owner is torch.world.knowledge.known.get("os.environ"):
         unknowns.usually(result, positional(args, 1))
     usual = unknowns.default_of(owner)

@@ -1056,7 +1056,7 @@ def _is_given(torch: Torch, value: Unknown) -> bool:
     What unknown code made of values need be none, nor an element that a container may have besides those seen in it.
     """
     whole = unknowns.root(value)
-    known = value.kind in COUNTED or value.origin.parts is not None or whole is not value
+    known = value.kind in COUNTED or value.origin.operation is not None or whole is not value
     return not value.trust.returned and (known or id(whole) in torch.world.assumptions.passed)
 
 

@@ -57,6 +57,7 @@ from tapecheck.interpret.values import (
     only,
     path_of,
     positional,
+    user_class,
 )
 from tapecheck.torchfacts import classes
 
@@ -237,8 +238,7 @@ class Libraries:
 
     def _unseen(self, value: Value) -> str:
         """Return the name of the code behind a value that is not visible; an empty one where all of it is."""
-        if isinstance(value, Instance) and value.cls is not None:
-            value = value.cls
+        value = user_class(value) or value
         if isinstance(value, Class):
             if any(only(cls.bases, Unknown) for cls in value.mro()):
                 return f"{value.name}'s base class"

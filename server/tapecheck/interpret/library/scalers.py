@@ -23,7 +23,7 @@ from tapecheck.interpret.values import (
     may_carry,
 )
 from tapecheck.source.nodes import walk, written_argument
-from tapecheck.tape import Fact, GradientRead, Rescaled, Scaled, Unscaled
+from tapecheck.tape import Fact, GradientRead, Rescaled, Scaled, Unscaled, as_fact
 
 _SIZES = frozenset((
     "abs", "amax", "amin", "clamp", "clamp_", "clamp_max_", "clamp_min_", "clip", "clip_", "max", "mean", "min", "norm",
@@ -96,7 +96,7 @@ def made(torch: Torch, place: int, args: Args, kwargs: Kwargs, node: ast.AST) ->
         # The dry run has no GPU; who trains with a scaler may have one.
         truth = None
     result = Instance(None, "torch.amp.GradScaler")
-    result.state = ScalerState(torch.world.graph.data("scale"), "may" if truth is None else "yes" if truth else "no")
+    result.state = ScalerState(torch.world.graph.data("scale"), as_fact(truth))
     torch.world.modes.scaler = True
     more = isinstance(node, ast.Call) and any(keyword.arg is None for keyword in node.keywords)
     chosen = args[place - 4] if len(args) > place - 4 else kwargs.get("init_scale")

@@ -31,7 +31,9 @@ from tapecheck.interpret.values import (
     expression,
     function_of,
     is_constant,
+    is_module,
     is_number,
+    is_object,
     is_unseen,
     only,
     path_of,
@@ -152,7 +154,7 @@ def _is_trained(module: Instance, depth: int) -> bool:
     for value in module.attrs.values():
         if isinstance(value, Tensor) and value.parameter and value.graph != "no":
             return True
-        if isinstance(value, Instance) and value.module and depth and _is_trained(value, depth - 1):
+        if is_module(value) and depth and _is_trained(value, depth - 1):
             return True
     return False
 
@@ -177,7 +179,7 @@ def _is_data(value: Value, depth: int) -> bool:
 
 def _is_record(value: Value) -> TypeGuard[Instance]:
     """Whether a value is an object of a class of the program that is no module: what it holds is its own."""
-    return isinstance(value, Instance) and value.cls is not None and not value.module and not value.lib
+    return is_object(value) and not value.module and not value.lib
 
 
 def _rows_differ(values: Sequence[Value], *, by_name: bool) -> bool:

@@ -36,7 +36,7 @@ from tapecheck.interpret.values import (
     positional,
     requires_any,
 )
-from tapecheck.tape import Fact, Span, either
+from tapecheck.tape import Fact, Span, as_fact, either
 
 
 def grad_mode(mode: Fact, kind: Wrapping, inference: bool | None = None) -> Context:
@@ -124,7 +124,7 @@ def _autocast(place: int | None) -> Callable[[Torch, Args, Kwargs, ast.AST], Val
     def make(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         given = args[place] if place is not None and len(args) > place else kwargs.get("enabled", True)
         truth = torch.machine.known_truth(given)
-        return autocast("may" if truth is None else "yes" if truth else "no")
+        return autocast(as_fact(truth))
 
     return make
 

@@ -34,6 +34,7 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     behaviour,
+    is_open,
     is_parameter,
     may_carry,
 )
@@ -261,7 +262,7 @@ def option(world: World, value: Value, name: str, node: ast.AST) -> bool:
     """Note that the value of an argument is not visible; return whether code has it that is not visible."""
     path = root(value).name if isinstance(value, Unknown) else behaviour(value).name_as_type()
     hidden = "." in path and not modelled(path)
-    if hidden or has_default(value) or (isinstance(value, Unknown) and value.concrete is None):
+    if hidden or has_default(value) or is_open(value):
         world.assumptions.note("option", f"`{name}` is what this path takes it for", node)
     return hidden and not has_default(value)
 

@@ -18,10 +18,8 @@ from tapecheck.interpret.objects import syntax
 from tapecheck.interpret.state import Order, SizedCode, Sizes, World
 from tapecheck.interpret.values import (
     Args,
-    Bound,
     Context,
     Dict,
-    Function,
     Instance,
     Interpreter,
     Kwargs,
@@ -35,6 +33,7 @@ from tapecheck.interpret.values import (
     Value,
     Wrapped,
     argument,
+    bound_function,
     concrete,
     function_of,
     is_buffer,
@@ -625,7 +624,7 @@ def _forward_of(torch: Torch, model: Value) -> object:
     function = function_of(model)
     if function is None and isinstance(model, Instance):
         method = model.attrs.get("forward") or torch.machine.find_method(model, "forward")
-        function = method.function if isinstance(method, Bound) and isinstance(method.function, Function) else None
+        function = bound_function(method)
     return function.node if function is not None else "torch.nn" if is_module(model) else id(model)
 
 
@@ -708,7 +707,7 @@ def _text_of(torch: Torch, model: Value) -> object:
     function = function_of(model)
     if function is not None and function.env is function.env.globals:
         return function.node
-    if function is None and isinstance(model, Instance) and model.module:
+    if function is None and is_module(model):
         inside = torch.nn.modules(model)
         if not any(kind != IN_PLACE for _, module in inside for kind, _ in module.hooks):
             return tuple((name, module.cls or module.lib) for name, module in inside)

@@ -66,8 +66,8 @@ def container_operator(machine: Engine, op: ast.operator, left: Value, right: Va
         return set_operation(machine, _SET_OPERATORS[type(op)], left, [right], node)
     result = Unknown("result")
     if Lib in (type(left), type(right)):
-        parts = (type(op).__name__, unknowns.setting(machine, left), unknowns.setting(machine, right))
-        result.origin = Origin(parts)
+        operands = (unknowns.setting(machine, left), unknowns.setting(machine, right))
+        result.origin = Origin(type(op).__name__, operands)
     return result
 
 

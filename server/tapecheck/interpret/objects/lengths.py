@@ -12,7 +12,7 @@ import operator
 from collections.abc import Callable, Collection, Mapping
 
 from tapecheck.interpret import limits
-from tapecheck.interpret.values import Kind, Unknown, Value, concrete, is_number
+from tapecheck.interpret.values import Kind, Unknown, Value, concrete, is_number, is_open
 
 MANY = max(limits.OTHER_LENGTHS)
 _TRIED = range(MANY, MANY + limits.LENGTHS_TRIED)
@@ -49,8 +49,7 @@ _ERRORS = (ArithmeticError, TypeError, ValueError, RecursionError, Unclear)
 
 def _worked_out_by(value: Unknown) -> Callable[..., float] | None:
     """Return what works a number out again; None where there is none for its operation."""
-    operation = value.origin.operation
-    return _WORKED_OUT.get(operation) if isinstance(operation, str) else None
+    return _WORKED_OUT.get(value.origin.operation)
 
 
 class _Formula:
@@ -104,7 +103,7 @@ def _read(
             continue
         if id(one) in given:
             leaves[id(one)] = None
-        elif not isinstance(one, Unknown) or one.concrete is not None:
+        elif not is_open(one):
             known = concrete(one)
             if not (known is None or is_number(known)):
                 raise Unclear
@@ -153,7 +152,7 @@ def sources(value: Value) -> dict[int, Unknown]:
     found: dict[int, Unknown] = {}
     queue, seen = [value], set[int]()
     for one in queue:
-        if not isinstance(one, Unknown) or one.concrete is not None or id(one) in seen:
+        if not is_open(one) or id(one) in seen:
             continue
         seen.add(id(one))
         if _worked_out_by(one) is not None:
@@ -197,7 +196,7 @@ def stays_short(value: Value, seen: set[int] | None = None) -> bool:
     and need not grow with them.
     """
     seen = set() if seen is None else seen
-    if not isinstance(value, Unknown) or value.concrete is not None or id(value) in seen:
+    if not is_open(value) or id(value) in seen:
         return False
     seen.add(id(value))
     if any(_is_short(source, seen) for source in sources(value).values()):
@@ -215,7 +214,7 @@ def _is_short(source: Unknown, seen: set[int]) -> bool:
     """Whether something that is worked out from nothing may hang on a length all the same."""
     if source.origin.counts:
         return any(stays_short(one, seen) for one in source.origin.drawn)
-    if source.origin.parts is None:
+    if source.origin.operation is None:
         return any(hangs_on_length(one) for one in source.origin.drawn)
     if source.origin.operation == "len":
         return isinstance(whole := source.origin.operands[0], Unknown) and whole.trust.data and hangs_on_length(whole)

@@ -24,6 +24,7 @@ from tapecheck.interpret.values import (
     behaviour,
     bound_length,
     is_constant,
+    is_open,
     known_int,
     known_numbers,
     settle_on,
@@ -45,7 +46,7 @@ _PLAIN = frozenset(f"builtins.{name}" for name in ("bool", "bytes", "complex", "
 def derived(kind: Kind, name: str, what: str, *parts: Value) -> Unknown:
     """Return an unknown that is worked out from other values: `what` says how."""
     result = Unknown(name, None, (), kind)
-    result.origin = Origin((what, *parts))
+    result.origin = Origin(what, parts)
     result.take_for_data()
     return result
 
@@ -69,7 +70,7 @@ def setting(machine: Engine, value: Value) -> Value:
 
 def drawn(value: Unknown) -> None:
     """Note that a value is drawn by chance: drawn again it may be the same, however often that is."""
-    value.origin = value.origin._replace(parts=(_DRAWN, Unknown()))
+    value.origin = value.origin._replace(operation=_DRAWN, operands=(Unknown(),))
 
 
 def is_drawn(value: Value) -> bool:
@@ -108,9 +109,7 @@ def origins(value: Value) -> list[Unknown]:
     for part in queue:
         if isinstance(part, Unknown):
             found.append(part)
-            parts = part.origin.parts
-            if parts is None:
-                continue
+            parts = part.origin.operands
         else:
             parts = part
         for one in parts:
@@ -162,7 +161,7 @@ def period(value: Value) -> int | None:
     other values.
     """
     default = default_of(value)
-    if not isinstance(value, Unknown) or value.concrete is not None or not isinstance(default, int) or default <= 1:
+    if not is_open(value) or not isinstance(default, int) or default <= 1:
         return None
     return None if decided("Eq", value, default) is False else default
 
@@ -194,9 +193,9 @@ def hidden(machine: Engine, value: Value) -> bool:
                 continue
             seen.add(id(one))
             first = root(one)
-            if one.origin.parts is None and (first.kind is Kind.UNDECIDED or machine.library.hides(first.name)):
+            if one.origin.operation is None and (first.kind is Kind.UNDECIDED or machine.library.hides(first.name)):
                 return True
-            for part in one.origin.drawn if one.origin.parts is None else one.origin.parts:
+            for part in one.origin.drawn if one.origin.operation is None else one.origin.operands:
                 if type(part) is Lib and machine.library.hides(part.path):
                     return True
             queue += one.origin.drawn
@@ -223,7 +222,7 @@ def reckoned(machine: Engine, length: Unknown, node: ast.AST) -> int | None:
     """Settle on a length as those say that it is worked out from, where it need not grow with them; None where it does,
     and where this cannot be told.
     """
-    if length.origin.parts is None and not length.origin.drawn:
+    if length.origin.operation is None and not length.origin.drawn:
         return None
     policy = machine.world.choices.policy
     found = lengths.sources(length)
@@ -312,10 +311,16 @@ def _found_plain(value: Unknown) -> Unknown | None:
     """Return the unknown that a test finds to be a number or a text, if that is what it asks."""
     if value.origin.operation != "test Is":
         return None
-    owner, kinds = value.origin.operands
-    if not isinstance(kinds, tuple) or kinds[:1] != ("isinstance",) or not isinstance(owner, Unknown):
-        return None
-    return owner if all(map(is_plain, kinds[1:])) else None
+    owner, asked_for = value.origin.operands
+    kinds = types_in(asked_for)
+    return owner if kinds is not None and isinstance(owner, Unknown) and all(map(is_plain, kinds)) else None
+
+
+def types_in(asked_for: Value) -> tuple[Value, ...] | None:
+    """Return the types that a test asks for, `isinstance(owner, types)`; None where it asks for one object."""
+    if isinstance(asked_for, tuple) and asked_for[:1] == ("isinstance",):
+        return asked_for[1:]
+    return None
 
 
 def takes_graph(value: Unknown) -> bool:

@@ -23,6 +23,7 @@ from tapecheck.interpret.values import (
     behaviour,
     is_missing,
     loaded,
+    user_class,
 )
 
 _FUNCTION_BASES = ("torch.autograd.Function", "torch.autograd.function.Function")
@@ -153,9 +154,10 @@ def _keep_arguments(raised: Instance, args: Args) -> None:
     raised.args = args
 
 
-def find_method(machine: Engine, owner: Instance, name: str) -> Value:
-    """Return a method that the user's classes define, bound; None where they do not."""
-    home = owner.cls.home_of(name) if owner.cls is not None else None
+def find_method(machine: Engine, owner: Value, name: str) -> Value:
+    """Return a method that the user's classes define, bound; None where they do not, and of what is no object."""
+    cls = user_class(owner)
+    home = cls.home_of(name) if cls is not None else None
     return None if home is None else _read_by(machine, home.namespace[name], owner, home.node)
 
 

@@ -27,6 +27,7 @@ from tapecheck.interpret.values import (
     Value,
     WayOut,
     behaviour,
+    is_module,
     only,
     positional,
 )
@@ -97,7 +98,7 @@ def _is_forward(function: Function, receiver: Value) -> bool:
     """Whether a method is what a module's class has in the place of torch's call, or what that runs, called without
     it.
     """
-    return function.name.endswith((".__call__", ".forward")) and isinstance(receiver, Instance) and receiver.module
+    return function.name.endswith((".__call__", ".forward")) and is_module(receiver)
 
 
 def _run_body(

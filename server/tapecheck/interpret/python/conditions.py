@@ -282,8 +282,8 @@ def _measured(machine: Engine, side: ast.expr, env: Env) -> tuple[Value, ...]:
     match side:
         case ast.Call(func=ast.Name(id="len"), args=[given, *_]):
             owner = _named(machine, given, env)
-            if isinstance(owner, Instance) and machine.find_method(owner, "__len__") is not None:
-                return tuple(owner.attrs.values())
+            if machine.find_method(owner, "__len__") is not None:
+                return tuple(attrs_of(owner).values())
             return (owner,) if owner is not None else ()
     return ()
 
@@ -357,7 +357,7 @@ def known_truth(machine: Engine, value: Value) -> bool | None:
             return value.shown.truth
         if (nonzero := value.shown.nonzero()) is not None:
             return nonzero
-        known = machine.world.knowledge.truths.get(expression(value)) if value.origin.parts is not None else None
+        known = machine.world.knowledge.truths.get(expression(value)) if value.origin.operation is not None else None
         if known is None and value.node is None:
             known = consequences.consequence(machine, value)
         return known
@@ -381,7 +381,7 @@ def settle(machine: Engine, value: Value, answer: bool) -> None:
         else:
             value.shown = value.shown._replace(truth=answer)
             machine.world.knowledge.settled.update((id(one), one) for one in unknowns.origins(value))
-            if value.origin.parts is not None:
+            if value.origin.operation is not None:
                 machine.world.knowledge.truths[expression(value)] = answer
             unknowns.settled(value, answer)
             if value.node is None:
@@ -456,8 +456,6 @@ def _compare_constants(machine: Engine, op: ast.cmpop, left: Value, right: Value
 def _by_method(machine: Engine, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:
     name, reflected = _RICH[type(op)]
     for owner, other, wanted in ((left, right, name), (right, left, reflected)):
-        if not isinstance(owner, Instance) or owner.cls is None:
-            continue
         method = machine.find_method(owner, wanted)
         if method is not None:
             result = machine.call(method, [other], {}, node)
@@ -514,7 +512,7 @@ def _new_test(machine: Engine, kind: type[ast.cmpop], left: Value, right: Value)
     """Return a comparison that nothing has asked before, with what it likely comes to."""
     value = Unknown.plain("test")
     # The parts keep what the key speaks of alive.
-    value.origin = Origin((f"test {kind.__name__}", left, right))
+    value.origin = Origin(f"test {kind.__name__}", (left, right))
     if not isinstance(left, Unknown):
         return value
     if is_constant(right):

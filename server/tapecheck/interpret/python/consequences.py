@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.objects.unknowns import types_in
 from tapecheck.interpret.state import World
 from tapecheck.interpret.state.knowledge import Fact
 from tapecheck.interpret.values import (
@@ -81,7 +82,7 @@ def _power(base: float, exponent: float) -> float:
 def consequence(machine: Engine, value: Unknown) -> bool | None:
     """Return the only answer to a test that fits those given before; None where both do, or it is unknown."""
     world = machine.world
-    if not world.knowledge.facts and value.origin.parts is None:
+    if not world.knowledge.facts and value.origin.operation is None:
         return None
     known = world.knowledge.consequences.get(id(value))
     if known is not None and known[0] == len(world.knowledge.facts):
@@ -99,7 +100,7 @@ def _deduced(world: World, value: Unknown) -> bool | None:
     atoms = _atoms(value)
     if not atoms:
         # All that it hangs on has been settled on.
-        return bool(_formula(value)({})) if value.origin.parts is not None else None
+        return bool(_formula(value)({})) if value.origin.operation is not None else None
     own = tuple(atoms)
     facts = _about(world.knowledge.facts_about, atoms)
     if not 0 < len(facts) <= limits.MOST_ANSWERED or len(atoms) > limits.MOST_UNKNOWNS:
@@ -217,15 +218,12 @@ def _tells(value: Value, numbers: dict[int, int], told: list[object]) -> bool:
         told.append("concrete")
         if not _tells(value.concrete, numbers, told):
             return False
-    parts = value.origin.parts
-    if parts is None:
+    name, operands = value.origin.operation, value.origin.operands
+    if name is None:
         told.append(numbers.get(id(value)))
         return True
-    name = parts[0]
-    if not isinstance(name, str):
-        return False
-    told.append((name, len(parts), None if name in _WORKED_OUT else numbers.get(hash(expression(value)))))
-    return all(_tells(part, numbers, told) for part in parts[1:])
+    told.append((name, len(operands), None if name in _WORKED_OUT else numbers.get(hash(expression(value)))))
+    return all(_tells(part, numbers, told) for part in operands)
 
 
 _PLAIN = (int, float, complex, str, bytes, type(None))
@@ -293,17 +291,17 @@ def _atoms(value: Value) -> dict[int, Unknown]:
     while stack:
         current = stack.pop()
         if isinstance(current, Unknown):
-            parts = current.origin.parts
-            if parts is None:
+            name, operands = current.origin.operation, current.origin.operands
+            if name is None:
                 # What follows from a part that a test has settled on is found from that part's own parts.
                 if current.concrete is None:
                     found[id(current)] = current
-            elif parts[0] == "test Is" and isinstance(parts[2], tuple) and parts[2][:1] == ("isinstance",):
-                stack.append(parts[1])
-            elif parts[0] in _CALLS or parts[0] in _TEXT or parts[0] == "test Is":
+            elif name == "test Is" and types_in(operands[1]) is not None:
+                stack.append(operands[0])
+            elif name in _WORKED_OUT:
                 if id(current) not in opened:
                     opened.add(id(current))
-                    stack.extend(parts[1:])
+                    stack.extend(operands)
             else:
                 # The same expression of the same unknowns is one value, so it can stand for itself.
                 found[hash(expression(current))] = current
@@ -323,21 +321,20 @@ def _formula(value: Value) -> _Formula:
         return lambda given: tuple([item(given) for item in items])
     if not isinstance(value, Unknown):
         return lambda given: value
-    parts = value.origin.parts
-    if parts is None:
+    name, operands = value.origin.operation, value.origin.operands
+    if name is None:
         return _example(id(value)) if value.concrete is None else lambda given: value.concrete
-    name = parts[0]
     if name == "test Is":
-        return _identity(parts)
+        return _identity(*operands)
     if name in _TEXT:
-        return _text_method(name, [_formula(part) for part in parts[1:]])
-    call = _CALLS.get(name) if isinstance(name, str) else None
+        return _text_method(name, [_formula(part) for part in operands])
+    call = _CALLS.get(name)
     if call is None:
         return _example(hash(expression(value)))
-    if len(parts) == 3:
-        left, right = _formula(parts[1]), _formula(parts[2])
+    if len(operands) == 2:
+        left, right = map(_formula, operands)
         return lambda given: call(left(given), right(given))
-    given_to = [_formula(part) for part in parts[1:]]
+    given_to = [_formula(part) for part in operands]
     return lambda given: call(*[part(given) for part in given_to])
 
 
@@ -345,17 +342,17 @@ def _example(atom: int) -> _Formula:
     return lambda given: given[atom]
 
 
-def _identity(parts: tuple[Value, ...]) -> _Formula:
-    """Return what works out `parts[1] is parts[2]`, or whether it is an instance of the classes named there."""
-    left = _formula(parts[1])
-    if isinstance(parts[2], tuple) and parts[2][:1] == ("isinstance",):
-        kinds = _types(parts[2][1:])
+def _identity(one: Value, other: Value) -> _Formula:
+    """Return what works out `one is other`, or whether it is an instance of the types that stand there instead."""
+    left = _formula(one)
+    if (named := types_in(other)) is not None:
+        kinds = _types(named)
         return lambda given: _is_instance(left(given), kinds)
-    right = _formula(parts[2])
+    right = _formula(other)
 
     def same(given: dict[int, object]) -> bool:
-        one = left(given)
-        return not isinstance(one, _Kind) and bool(one == right(given))
+        found = left(given)
+        return not isinstance(found, _Kind) and bool(found == right(given))
 
     return same
 
@@ -409,8 +406,8 @@ class _Constants:
     def _collect(self, value: Value) -> None:
         if isinstance(value, Unknown):
             self._collect(value.concrete)
-            if value.origin.parts is not None:
-                self._collect_parts(value.origin.parts)
+            if value.origin.operation is not None:
+                self._collect_operands(value.origin.operation, value.origin.operands)
         elif is_number(value):
             self.numbers.add(value)
         elif isinstance(value, str):
@@ -418,9 +415,8 @@ class _Constants:
         for item in known_elements(value) or ():
             self._collect(item)
 
-    def _collect_parts(self, parts: tuple[Value, ...]) -> None:
+    def _collect_operands(self, name: str, operands: tuple[Value, ...]) -> None:
         """Collect from an operation and its operands."""
-        name, operands = parts[0], parts[1:]
         self.combined = self.combined or name in _ARITHMETIC
         self.divided = self.divided or name in ("Mod", "FloorDiv")
         self.lengths = self.lengths or name == "len"

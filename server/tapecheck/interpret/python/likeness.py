@@ -195,7 +195,7 @@ class Given:
 
     def _is_settled(self, value: Unknown) -> bool:
         """Whether an answered test was about an unknown, or about what it is worked out from."""
-        if value.origin.parts is None:
+        if value.origin.operation is None:
             return id(value) in self.settled
         return any(id(one) in self.settled for one in origins(value))
 
@@ -367,7 +367,7 @@ def _like(value: Value, whole: Unknown | None = None) -> Iterator[Unknown]:
         type(value) is not Unknown
         or value.node is not None or value.storage is not None or value.kept.leaf is not None
         or value.default != NO_DEFAULT or value.origin.asks.negated is not None
-        or not (value.origin.parts is None or (value.origin.operation == "len" and value.origin.operands[0] is whole))
+        or (value.origin.operation is not None and value.origin[:2] != ("len", (whole,)))
     ):  # fmt: skip
         raise Unlike
     yield value

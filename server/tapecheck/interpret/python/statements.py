@@ -310,7 +310,7 @@ def _bases(machine: Engine, node: ast.ClassDef, env: Env) -> list[Value]:
 def _call_hooks(machine: Engine, cls: Class, node: ast.ClassDef, env: Env) -> None:
     """Tell what stands in the body of a class its name, and the class that it derives from of the new one."""
     for name, value in list(cls.namespace.items()):
-        method = machine.find_method(value, "__set_name__") if isinstance(value, Instance) else None
+        method = machine.find_method(value, "__set_name__")
         if method is not None:
             machine.call(method, [cls, name], {}, node)
     hook = next((base.namespace[_HOOK] for base in cls.mro()[1:] if _HOOK in base.namespace), None)

@@ -24,6 +24,7 @@ from tapecheck.interpret.state.choices import place_of
 from tapecheck.interpret.values import (
     INERT,
     MORE_KEYWORDS,
+    NO_ORIGIN,
     Args,
     ByKind,
     Class,
@@ -43,6 +44,7 @@ from tapecheck.interpret.values import (
     Value,
     Whole,
     Wrapped,
+    is_module,
 )
 from tapecheck.tape import (
     Assumed,
@@ -189,12 +191,7 @@ def forward(
     if calls is None:
         calls = machine.summaries[id(function.node)] = Calls({})
     receiver = args[0] if args else None
-    if (
-        calls.failed >= limits.MOST_TRIED
-        or not isinstance(receiver, Instance)
-        or not receiver.module
-        or MORE_KEYWORDS in kwargs
-    ):
+    if calls.failed >= limits.MOST_TRIED or not is_module(receiver) or MORE_KEYWORDS in kwargs:
         return run()
     given = _given(machine, receiver, args, kwargs)
     if given is None:
@@ -701,7 +698,7 @@ class _Again:
         now: Unknown = old if isinstance(old, Unknown) else Unknown(then.name, None, self.cuts(then.cuts), then.kind)
         if now is not old:
             now.trust, now.shown = then.trust, Shown(then.shown.truth)
-            now.origin = Origin(None if then.origin.parts is None else ("len", whole))
+            now.origin = NO_ORIGIN if then.origin.operation is None else Origin("len", (whole,))
             now.part_of = Whole(whole if then.part_of.owner is not None else None, then.part_of.attr)
         self._stand_for[id(then)] = now
         if then.asked.length is not None:

@@ -69,6 +69,7 @@ from tapecheck.interpret.values.instance import (
     Super,
     attrs_of,
     is_module,
+    is_object,
     layer_of,
     unwrapped,
     user_class,
@@ -76,7 +77,17 @@ from tapecheck.interpret.values.instance import (
 from tapecheck.interpret.values.keys import unkey
 from tapecheck.interpret.values.kinds import ByKind
 from tapecheck.interpret.values.mapping import Dict, View
-from tapecheck.interpret.values.program import Class, ClassKind, Env, Field, Function, Module, function_of, is_function
+from tapecheck.interpret.values.program import (
+    Class,
+    ClassKind,
+    Env,
+    Field,
+    Function,
+    Module,
+    bound_function,
+    function_of,
+    is_function,
+)
 from tapecheck.interpret.values.record import Record
 from tapecheck.interpret.values.sequence import (
     Container,
@@ -109,6 +120,7 @@ from tapecheck.interpret.values.tensor import (
 )
 from tapecheck.interpret.values.unknown import (
     COUNTED,
+    NO_ORIGIN,
     Asked,
     Kept,
     Kind,
@@ -124,6 +136,7 @@ from tapecheck.interpret.values.unknown import (
     drawn_from,
     expression,
     is_missing,
+    is_open,
     may_carry,
     merge_cuts,
     node_of,
@@ -146,6 +159,7 @@ __all__ = [
     "MORE_KEYWORDS",
     "NO_DEFAULT",
     "NO_MODEL",
+    "NO_ORIGIN",
     "NUMBERS",
     "OPEN",
     "PICKED",
@@ -210,6 +224,7 @@ __all__ = [
     "as_given",
     "attrs_of",
     "behaviour",
+    "bound_function",
     "bound_length",
     "can_hold",
     "concrete",
@@ -230,6 +245,8 @@ __all__ = [
     "is_missing",
     "is_module",
     "is_number",
+    "is_object",
+    "is_open",
     "is_parameter",
     "is_unseen",
     "is_whole_list",

@@ -342,6 +342,14 @@ class BaseValue:
         """Return what nobody knows of its elements: some of `MORE`, `PICKED` and `NUMBERS`, or none."""
         return 0
 
+    def known_count(self) -> int | None:
+        """Return how many elements it surely has, by what it is alone; None where that is not known."""
+        return None
+
+    def unknown_counts(self) -> Iterable[Value]:
+        """Return the values nobody knows that say how many elements it has."""
+        return ()
+
     def children(self) -> Iterable[Value]:
         """Return the values that it holds: elements, attributes, defaults."""
         return ()

@@ -178,6 +178,9 @@ class Lib(BaseValue):
     is_fixed: ClassVar[bool] = True
     is_callable: ClassVar[bool | None] = True
 
+    def unknown_counts(self) -> Iterable[Value]:
+        return (self,)
+
     def name_as_type(self) -> str:
         return self.path
 
@@ -225,7 +228,7 @@ class Lib(BaseValue):
 
     def unary(self, machine: Interpreter, op: str, node: ast.AST) -> Value:
         result = Unknown("unary")
-        result.origin = Origin((f"unary {op}", self))
+        result.origin = Origin(f"unary {op}", (self,))
         return result
 
     def item_at(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:

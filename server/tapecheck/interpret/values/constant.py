@@ -229,6 +229,9 @@ class Tuple(PythonValue):
     def is_whole(self) -> bool:
         return True
 
+    def known_count(self) -> int | None:
+        return len(self.value)
+
     def children(self) -> Iterable[Value]:
         return self.value
 

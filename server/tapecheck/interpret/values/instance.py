@@ -398,6 +398,11 @@ def user_class(value: Value) -> Class | None:
     return value.cls if isinstance(value, Instance) else None
 
 
+def is_object(value: Value) -> TypeGuard[Instance]:
+    """Whether a value is an object of a class of the program."""
+    return isinstance(value, Instance) and value.cls is not None
+
+
 def attrs_of(value: Value) -> dict[str, Value]:
     """Return the attributes of an object of a class; none of any other value."""
     return value.attrs if isinstance(value, Instance) else {}

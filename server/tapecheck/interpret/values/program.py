@@ -144,6 +144,11 @@ def function_of(value: Value) -> Function | None:
     return value if isinstance(value, Function) else None
 
 
+def bound_function(method: Value) -> Function | None:
+    """Return the function of the program that a bound method runs; None where it is none of the program's."""
+    return method.function if isinstance(method, Bound) and isinstance(method.function, Function) else None
+
+
 @dataclass(eq=False, slots=True)
 class Module(BaseValue):
     """A user's module: its globals and the file it came from.

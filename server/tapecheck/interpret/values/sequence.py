@@ -43,6 +43,7 @@ from tapecheck.interpret.values.unknown import (
     drawn_from,
     expression,
     if_asked,
+    is_open,
     on_graph,
     settle_on,
     with_numbers,
@@ -91,6 +92,10 @@ class Container(BaseValue):
     def size(self, machine: Interpreter, node: ast.AST) -> Value:
         return size_of(self, len(self.items), self.more)
 
+    def unknown_counts(self) -> Iterable[Value]:
+        length = self.unknown_length()
+        return () if length is None else (length,)
+
     def unknown_length(self) -> Unknown | None:
         """Return the unknown that says how many elements it has; None where that is known."""
         return _length_of(self, len(self.items), self.more) if self.more else None
@@ -119,7 +124,7 @@ class Container(BaseValue):
     def settle_size(self, machine: Interpreter, node: ast.AST) -> None:
         """Settle on the size that a loop goes by."""
         size, most = size_of(self, len(self.items), self.more), self.most_gone_over(machine, node)
-        if isinstance(size, Unknown) and size.concrete is None and most is not None:
+        if is_open(size) and most is not None:
             settle_on(size, most)
 
     def known_truth(self, machine: Interpreter) -> bool | None:
@@ -184,6 +189,9 @@ class List(Container):
         self.items[:] = [Unknown("item") if is_constant(item) else item for item in self.items]
         self.more |= MORE
         return self
+
+    def known_count(self) -> int | None:
+        return None if self.rest() else len(self.items)
 
     def unknown_length(self) -> Unknown | None:
         if self.cut is None and not self.more:
@@ -261,7 +269,7 @@ class List(Container):
     def _length_of_part(self, machine: Interpreter, index: slice, node: ast.AST) -> Unknown:
         """Return how many elements a slice has, worked out from how many the list has."""
         length = Unknown.whole("len")
-        length.origin = Origin(("part", self.size(machine, node), index.start, index.stop, index.step))
+        length.origin = Origin("part", (self.size(machine, node), index.start, index.stop, index.step))
         return length
 
     def _has_place(self, index: Value) -> bool:
@@ -758,7 +766,7 @@ class Set(Container):
 
     def unsure(self) -> bool:
         """Whether nobody knows which of the elements are the same."""
-        return any(isinstance(item, Unknown) and item.concrete is None for item in self.items)
+        return any(map(is_open, self.items))
 
     def as_key(self, left: list[int]) -> Hashable:
         return frozenset(key_within(item, left) for item in self.items)
@@ -784,6 +792,12 @@ class Range(BaseValue):
         return len(range(self.start, self.stop, self.step))
 
     type_names: ClassVar[tuple[str, ...] | None] = ("range", *SEQUENCE_TYPES)
+
+    def known_count(self) -> int | None:
+        return None if self.open else len(self)
+
+    def unknown_counts(self) -> Iterable[Value]:
+        return () if self.settled is None else (self.settled,)
 
     def as_python(self, depth: int) -> object:
         if depth <= 0 or len(self) > limits.MAX_RANGE:

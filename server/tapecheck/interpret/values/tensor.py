@@ -8,7 +8,17 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import ClassVar, TypeGuard
 
-from tapecheck.interpret.values.base import BaseValue, Decides, Deferred, Interpreter, Stream, Value, among, only
+from tapecheck.interpret.values.base import (
+    BaseValue,
+    Decides,
+    Deferred,
+    Interpreter,
+    Stream,
+    Value,
+    among,
+    behaviour,
+    only,
+)
 from tapecheck.tape import Fact, Site
 
 
@@ -239,6 +249,12 @@ class Tensor(BaseValue):
 
     def children(self) -> Iterable[Value]:
         return () if self.given is None else self.given.values()
+
+    def known_count(self) -> int | None:
+        return self.length if type(self.length) is int else None
+
+    def unknown_counts(self) -> Iterable[Value]:
+        return behaviour(self.length).unknown_counts()
 
     def kind_as_index(self) -> str:
         return "mask" if self.dtype == "bool" else "tensor"

@@ -95,25 +95,16 @@ NO_QUESTION = Question()
 class Origin(NamedTuple):
     """What an unknown was worked out from.
 
-    `parts` are the name of an operation and its operands. `drawn` is what a function or operation of Python's own was
-    given that made it, where there are no `parts` for that; the unknown `counts` where it says how many there are of
-    what it hangs on. `asks` is what it tests.
+    `operation` is the name of an operation, if any, and `operands` are what that was given. `drawn` is what a function
+    or operation of Python's own was given that made it, where that has no name here; the unknown `counts` where it says
+    how many there are of what it hangs on. `asks` is what it tests.
     """
 
-    parts: tuple[Value, ...] | None = None
+    operation: str | None = None
+    operands: tuple[Value, ...] = ()
     drawn: tuple[Value, ...] = ()
     counts: bool = False
     asks: Question = NO_QUESTION
-
-    @property
-    def operation(self) -> Value:
-        """Return the name of the operation; None where there is none."""
-        return None if self.parts is None else self.parts[0]
-
-    @property
-    def operands(self) -> tuple[Value, ...]:
-        """Return what the operation was given."""
-        return () if self.parts is None else self.parts[1:]
 
 
 class Memo(NamedTuple):
@@ -355,7 +346,7 @@ class Unknown(BaseValue):
                 child.kind = Kind.SIZES if isinstance(index, slice) else _kind_of_size(index)
             if isinstance(index, slice):
                 part = child.asked_length()
-                part.origin = Origin(("part", self.asked_length(), index.start, index.stop, index.step))
+                part.origin = Origin("part", (self.asked_length(), index.start, index.stop, index.step))
                 if (most := _most_of(index)) is not None:
                     part.shown = part.shown._replace(bounds=(0, most))
             if not is_constant(index):
@@ -396,7 +387,7 @@ class Unknown(BaseValue):
         length = self.asked.length
         if length is None:
             length = Unknown(f"len({self.name})", None, self.cuts, Kind.WHOLE)
-            length.origin = Origin(("len", self))
+            length.origin = Origin("len", (self,))
             self.asked = self.asked._replace(length=length)
         return length
 
@@ -408,7 +399,7 @@ class Unknown(BaseValue):
 
     def by_default(self) -> bool | None:
         test = self.origin.asks.negated or self
-        known = any(behaviour(part).default.usual is not None for part in (test, *(test.origin.parts or ())))
+        known = any(behaviour(part).default.usual is not None for part in (test, *test.origin.operands))
         return self.default.likely if known else None
 
     def given_as(self, answer: bool) -> Setting | None:
@@ -535,6 +526,9 @@ class Unknown(BaseValue):
     def rest(self) -> int:
         return NUMBERS if of_numbers(self) else 0
 
+    def unknown_counts(self) -> Iterable[Value]:
+        return (self,)
+
     def known_items(self, machine: Interpreter, node: ast.AST) -> list[Value] | None:
         return None if self.concrete is None else behaviour(self.concrete).known_items(machine, node)
 
@@ -560,7 +554,7 @@ class Unknown(BaseValue):
         result = Unknown(name, self.node, self.cuts, self.kind if self.kind in COUNTED else Kind.ANY)
         result.oldest = self.oldest
         result.trust = self.trust
-        result.origin = Origin((f"unary {op}", self))
+        result.origin = Origin(f"unary {op}", (self,))
         return result
 
     def equals(self, other: BaseValue, machine: Interpreter | None) -> bool | Deferred | None:
@@ -575,13 +569,13 @@ class Unknown(BaseValue):
     def expression(self) -> tuple[Hashable, ...]:
         if self.concrete is not None:
             return ("=", hashable(self.concrete))
-        parts = self.origin.parts
-        if parts is None:
+        operation, operands = self.origin.operation, self.origin.operands
+        if operation is None:
             return ("?", id(self))
         if self.memo.key is not None and self.memo.at == Settlings.count:
             return self.memo.key
-        key = composed(str(parts[0]), parts[1:], self)
-        if all(map(_steady, parts[1:])):
+        key = composed(operation, operands, self)
+        if all(map(_steady, operands)):
             self.remember(key=key)
         return key
 
@@ -646,6 +640,11 @@ def requires_any(values: Iterable[Tensor | Unknown]) -> Fact:
     return found
 
 
+def is_open(value: Value) -> TypeGuard[Unknown]:
+    """Whether nobody knows a value, and nothing has been settled on for it."""
+    return isinstance(value, Unknown) and value.concrete is None
+
+
 def merge_cuts(*groups: tuple[int, ...]) -> tuple[int, ...]:
     """Return the union of cuts, newest kept where there are too many."""
     filled = [group for group in groups if group]
@@ -667,7 +666,7 @@ def may_carry(value: Value) -> TypeGuard[Tensor | Unknown]:
 
 def drawn_from(result: Value, given: Iterable[Value]) -> Value:
     """Return a result, with what it hangs on noted where nobody knows what it is."""
-    if type(result) is Unknown and result.origin.parts is None and not result.origin.drawn:
+    if type(result) is Unknown and result.origin.operation is None and not result.origin.drawn:
         result.origin = result.origin._replace(drawn=tuple(given))
     return result
 
@@ -727,7 +726,7 @@ def composed(what: Hashable, parts: Iterable[Value], value: Value) -> tuple[Hash
 def _steady(part: Value) -> bool:
     """Whether the key of a value stays as it is until something is settled on: a list can change at any time."""
     if isinstance(part, Unknown):
-        if part.concrete is not None or part.origin.parts is None:
+        if part.concrete is not None or part.origin.operation is None:
             return True
         return part.memo.key is not None and part.memo.at == Settlings.count
     return is_constant(part)
