@@ -288,6 +288,9 @@ class Library(Protocol):
     def is_module_class(self, cls: Class) -> bool:
         """Whether the objects of a user's class are modules."""
 
+    def class_method(self, cls: Class, name: str) -> Value:
+        """Return a method that a user's class has from a framework's; None where it has none of that name."""
+
     def prepare_object(self, owner: Instance, bases: list[str]) -> None:
         """Give a new object of a user's class what those of its library bases have."""
 

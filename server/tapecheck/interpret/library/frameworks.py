@@ -156,6 +156,12 @@ def _nothing(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node
     return None
 
 
+def _measured(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Return what a metric makes of a batch: it may have a graph, what the metric keeps has none."""
+    values = modules.torch.tensors((*args, *kwargs.values()))
+    return modules.torch.opaque(owner.lib, values, node, linked="may", keeps="may")
+
+
 def _self(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return owner
 
@@ -236,7 +242,7 @@ OBJECTS: dict[str, dict[str, Handler]] = {
     },
     "torchmetrics.Metric": {
         "update": _nothing, "reset": _nothing, "compute": _ignore, "to": _self, "cuda": _self, "cpu": _self,
-        "clone": _self, "eval": _self, "train": _self,
+        "clone": _self, "eval": _self, "train": _self, "__call__": _measured,
     },
     "transformers.HfArgumentParser": {
         "parse_args_into_dataclasses": configurations.parse, "parse_dict": configurations.parse,

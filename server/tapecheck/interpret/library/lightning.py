@@ -5,15 +5,18 @@ from __future__ import annotations
 import ast
 
 from tapecheck.interpret import limits
+from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.library.contract import Modules, Torch
 from tapecheck.interpret.objects import carry
 from tapecheck.interpret.state import Frame
 from tapecheck.interpret.values import (
     Args,
+    Class,
     Dict,
     Env,
     Instance,
     Kwargs,
+    Native,
     Unknown,
     Value,
     argument,
@@ -32,6 +35,29 @@ def trainer(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     made = Instance(None, "lightning.Trainer")
     made.attrs.update(known_keywords(kwargs))
     return made
+
+
+_OF_LOADING = frozenset(("checkpoint_path", "map_location", "hparams_file", "strict", "weights_only"))
+"""What `load_from_checkpoint` takes for itself."""
+
+
+def class_method(cls: Class, name: str) -> Value:
+    """Return a method that a class of the program has from LightningModule; None where it has none of that name."""
+    if name != "load_from_checkpoint" or not any(base.endswith("LightningModule") for base in cls.library_bases()):
+        return None
+    return Native(name, lambda m, args, kwargs, node: _from_checkpoint(m, cls, kwargs, node))
+
+
+def _from_checkpoint(machine: Engine, cls: Class, kwargs: Kwargs, node: ast.AST) -> Value:
+    """`Net.load_from_checkpoint(path, ...)`: an object made of what is given, the rest of what the file has kept."""
+    given = {name: value for name, value in kwargs.items() if name not in _OF_LOADING}
+    init = function_of(cls.held("__init__"))
+    if init is not None:
+        arguments = init.node.args
+        for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)[1:]:
+            # What was kept stands in for a default as well.
+            given.setdefault(one.arg, Unknown.named(one.arg))
+    return machine.call(cls, [], given, node)
 
 
 def fit_method(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

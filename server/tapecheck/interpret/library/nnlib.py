@@ -578,6 +578,9 @@ class Modules:
         if (engine := state_of(owner, EngineState)) is not None:
             return self.machine.call(engine.model, args, kwargs, node)
         if not owner.module:
+            known = frameworks.OBJECTS.get(owner.lib, {}).get("__call__")
+            if known is not None:
+                return known(self, owner, args, kwargs, node)
             return self.torch.opaque_result(owner.lib or "object", args, kwargs, node)
         hooked = wrappers.runs_hooks(self, owner, node)
         args = self._before_forward(owner, args, node) if hooked else args

@@ -18,6 +18,7 @@ from tapecheck.interpret.library import (
     contexts,
     frameworks,
     leaves,
+    lightning,
     loaders,
     names,
     nnlib,
@@ -334,6 +335,10 @@ class Libraries:
     expecting = staticmethod(contexts.expecting)
 
     # -- objects --------------------------------------------------------------------------------------------
+
+    def class_method(self, cls: Class, name: str) -> Value:
+        """Return a method that a user's class has from a framework's; None where it has none of that name."""
+        return lightning.class_method(cls, name)
 
     def is_module_class(self, cls: Class) -> bool:
         """Return whether objects of a class are modules: with a base that is not visible, those that have a forward."""

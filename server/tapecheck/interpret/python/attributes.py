@@ -112,6 +112,8 @@ def class_attribute(machine: Engine, cls: Class, name: str, receiver: Value, nod
     known = records.class_attribute(machine, cls, name)
     if known is not None:
         return known
+    if (inherited := machine.library.class_method(cls, name)) is not None:
+        return inherited
     if isinstance(receiver, Class):
         return Unknown.named(name)
     return Unknown("missing", kind=Kind.MISSING)
