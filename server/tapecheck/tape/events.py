@@ -339,7 +339,8 @@ class LeftOut:
     Without it, the optimizer was given other submodules whole, or they are parameters in no module at all. `lost_in`
     is the class whose attributes lead to what is not registered. `sharded` says that `fully_shard` has put them in the
     place of the parameters that the module had, `listed` that the module had them when the optimizer was made, which
-    was given those that it had before, `idle` that all is frozen that an optimizer has of the module.
+    was given those that it had before, `idle` that all is frozen that an optimizer has of the module, `thawed` that
+    they did not require grad when the optimizer was made, which was given what did.
     """
 
     at: Site
@@ -351,6 +352,7 @@ class LeftOut:
     sharded: bool = False
     listed: bool = False
     idle: bool = False
+    thawed: bool = False
 
 
 @built_directly

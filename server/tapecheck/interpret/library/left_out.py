@@ -56,12 +56,13 @@ def frozen_in(torch: Torch, owners: Iterable[Instance]) -> set[int]:
 
 def look(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
     """Note what an optimizer leaves out, at one of its first steps."""
-    grown = len(torch.world.writer.ledger.leaves) != state.leaves
+    leaves = len(torch.world.writer.ledger.leaves) + torch.world.graph.thawed
+    grown = leaves != state.leaves
     most = limits.LOOKED_STEPS_GROWN if grown else limits.LOOKED_STEPS
     if state.looked >= most or not state.number or not state.whole:
         return
     state.looked += 1
-    state.leaves = len(torch.world.writer.ledger.leaves)
+    state.leaves = leaves
     whole: set[int] = set()
     for owner in state.whole:
         registered = {id(tensor) for _, tensor in torch.nn.named_parameters(owner)}
@@ -95,10 +96,13 @@ def _tell_of_module(torch: Torch, state: OptimizerState, owner: Instance, regist
     top = owner.layer.top if owner.layer is not None else None
     later: list[int] = []
     early: list[int] = []
+    thawed: list[int] = []
     unregistered: dict[Class | None, list[int]] = {}
     for path, tensor, holder in _leaves_of(owner, "", limits.LEAVES_DEPTH, set()):
-        # What was frozen and is switched on later is another story.
-        if tensor.node is None or tensor.node in torch.optimizers.listed or id(tensor) in state.frozen:
+        if tensor.node is None or tensor.node in torch.optimizers.listed:
+            continue
+        if id(tensor) in state.frozen:
+            thawed.append(tensor.node)
             continue
         came = early if id(tensor) in state.passed_over else later
         found = came if id(tensor) in registered else unregistered.setdefault(holder, [])
@@ -110,6 +114,7 @@ def _tell_of_module(torch: Torch, state: OptimizerState, owner: Instance, regist
             torch.world.writer.emit(Named(tensor.node, tensor.name))
     _tell(torch, state, node, later, True, True)
     _tell(torch, state, node, early, True, True, listed=True)
+    _tell(torch, state, node, thawed, True, True, thawed=True)
     for cls, leaves in unregistered.items() if _registers_as_torch(owner) else ():
         _tell(torch, state, node, leaves, True, False, cls)
 
@@ -190,6 +195,7 @@ def _tell(
     *,
     listed: bool = False,
     idle: bool = False,
+    thawed: bool = False,
 ) -> None:
     if leaves:
         within = torch.world.position.span_in(cls.module, cls.node) if cls is not None else None
@@ -197,7 +203,8 @@ def _tell(
         tensors = (torch.world.graph.leaf_tensors.get(leaf) for leaf in leaves)
         sharded = all(one is not None and one.storage.id in torch.world.modes.wrapping.sharded for one in tensors)
         told = tuple(dict.fromkeys(leaves))
-        torch.world.writer.emit(LeftOut(at, state.number, told, whole, registered, within, sharded, listed, idle))
+        event = LeftOut(at, state.number, told, whole, registered, within, sharded, listed, idle, thawed)
+        torch.world.writer.emit(event)
 
 
 def _leaves_of(

@@ -91,7 +91,7 @@ class Optimizers:
         recorded = concrete(kwargs.get("differentiable", False))
         owner.state.recorded = "yes" if recorded is True else "no" if recorded is False else "may"
         owner.state.frozen = left_out.frozen_in(self.torch, owner.state.whole)
-        self.listed.update(tensor.node for tensor in tensors if tensor.node is not None)
+        self._list(tensors)
         defaults = _defaults(args, kwargs)
         groups = self._groups(source, defaults, node)
         nothing = isinstance(source, _LISTED) and not tensors and not groups
@@ -112,6 +112,11 @@ class Optimizers:
         if complete == "yes" and _shared(owner.state.groups):
             self.torch.fail(node, _TWICE, kind="ValueError")
         return None
+
+    def _list(self, tensors: Iterable[Tensor]) -> None:
+        """Note that an optimizer has some leaves; it has them, too, when they are frozen now and switched on later."""
+        numbers = (one.frozen_leaf() if one.node is None else one.node for one in tensors)
+        self.listed.update(number for number in numbers if number is not None)
 
     def _emit(self, state: OptimizerState, name: str, at: Site, complete: Fact) -> None:
         """Write down which leaves an optimizer has."""
@@ -154,7 +159,11 @@ class Optimizers:
             return [source], "yes"
         if isinstance(source, Dict):
             if "params" in source.items:
-                return self._leaves(source.items["params"], node)
+                given = source.items["params"]
+                if isinstance(given, Generator):
+                    # It gives its elements once, and the group has them from then on.
+                    given = source.items["params"] = List(*self.machine.gathered(given, node))
+                return self._leaves(given, node)
             return only_tensors(source.items.values()), _whole(source.more)
         if isinstance(source, (List, tuple, Set, Stream)):
             found: list[Tensor] = []
@@ -196,7 +205,7 @@ class Optimizers:
         state = kept(owner, OptimizerState)
         state.params = [*state.params, *members]
         state.groups = [*state.groups, members]
-        self.listed.update(tensor.node for tensor in members if tensor.node is not None)
+        self._list(members)
         twice = "yes" == state.complete == complete and _shared(state.groups)
         state.complete = _together([state.complete, complete])
         self._emit(state, owner.lib.rsplit(".", 1)[-1], self.world.position.site(node), complete)
@@ -221,7 +230,7 @@ class Optimizers:
         if [list(map(id, group)) for group in members] == [list(map(id, group)) for group in state.groups]:
             return state
         state.groups, state.params = members, [tensor for group in members for tensor in group]
-        self.listed.update(tensor.node for tensor in state.params if tensor.node is not None)
+        self._list(state.params)
         at = state.at or self.world.position.site(node)
         self._emit(state, owner.lib.rsplit(".", 1)[-1], at, state.complete)
         return state

@@ -17,7 +17,7 @@ class OptimizerState:
 
     `complete` says whether `params` are known to be all of them, "no" that it has some of these and no others,
     `groups` are the members of its parameter groups, `whole` the modules whose parameters it was all given,
-    `looked` at how many of its steps they were looked at, and `leaves` how many leaves there were then;
+    `looked` at how many of its steps they were looked at, and `leaves` how many had been made, or switched on, by then;
     `frozen` what did not require grad when it was made, `passed_over` what it was not given of its modules,
     `at` is where. `recorded` says whether autograd may record its steps.
     """

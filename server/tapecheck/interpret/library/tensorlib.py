@@ -206,6 +206,7 @@ def _switch_on(torch: Torch, owner: Tensor, node: ast.AST) -> None:
         # Frozen and switched on again it is the leaf that it was: optimizers know it as that.
         owner.node = owner.of_leaf = leaf
         owner.graph, owner.is_leaf, owner.cuts, owner.oldest = "yes", True, (), None
+        torch.world.graph.thawed += 1
     elif owner.graph == "may" and owner.is_leaf:
         owner.graph = "yes"
     elif owner.graph == "no" and owner.dtype == "float":

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 
 from tapecheck.fixes.candidate import Candidate, Context, Strategy
 from tapecheck.fixes.code import Code, dotted, targets
+from tapecheck.fixes.edit import Change
 from tapecheck.fixes.strategies.registered import EFFECT, added_to, lacking_of, make_optimizer_later
 from tapecheck.rules.facts import Lacking
-from tapecheck.source.nodes import STORES, id_of, is_literal, method_called, of_kind
+from tapecheck.source.nodes import STORES, attr_of, id_of, is_literal, method_called, of_kind
 from tapecheck.source.parsing import parse_expression
 from tapecheck.tape import Span
 
@@ -83,6 +84,41 @@ def _container(code: Code, made: ast.Call, value: ast.expr) -> str:
     return f"{_nn(code)}.{kind}{'List' if _is_list(value) else 'Dict'}"
 
 
+def frozen_too(context: Context) -> Iterator[Candidate]:
+    """Give the optimizer all parameters in the place of those that require grad when it is made: it steps what has a
+    gradient.
+    """
+    code, lacking = context.code, lacking_of(context)
+    making = code.statement_at(lacking.optimizer) if lacking is not None and lacking.whole else None
+    if not isinstance(making, ast.Assign):
+        return
+    scope = code.function(making)
+    listed = (store for one in of_kind(making.value, ast.Name) for store in code.stores(scope, one.id))
+    for value in (making.value, *(store.value for store in listed if isinstance(store, ast.Assign))):
+        for change in _unfiltered(code, value):
+            yield Candidate(
+                "Give the optimizer what is frozen, too: it is stepped once it has gradients", EFFECT, [change],
+                group="frozen",
+            )  # fmt: skip
+
+
+def _unfiltered(code: Code, value: ast.expr) -> Iterator[Change]:
+    """Yield the edits that take a choice of what requires grad out of an expression."""
+    for part in ast.walk(value):
+        match part:
+            case ast.Call(func=ast.Name(id="filter"), args=[test, every]) if _asks_for_grad(test):
+                yield code.replace(part, code.segment(every))
+            case ast.ListComp() | ast.GeneratorExp():
+                loop = part.generators[-1]
+                if loop.ifs and all(map(_asks_for_grad, loop.ifs)):
+                    yield Change(code.end(loop.iter), code.end(loop.ifs[-1]), "")
+
+
+def _asks_for_grad(test: ast.expr) -> bool:
+    body = test.body if isinstance(test, ast.Lambda) else test
+    return attr_of(body) == "requires_grad"
+
+
 def hand_over(context: Context) -> Iterator[Candidate]:
     """Give the optimizer the part that it lacks, as a group of its own."""
     code, lacking = context.code, lacking_of(context)
@@ -102,7 +138,7 @@ def hand_over(context: Context) -> Iterator[Candidate]:
     if name and lacking.whole:
         yield from _added(context, optimizer, lacking)
     elif name and owner not in (sibling.partition(".")[0] for sibling in lacking.siblings):
-        yield from _whole_module(code, making, optimizer, owner, lacking.calls)
+        yield from _whole_module(code, making, optimizer, owner, (*_made(lacking), *lacking.calls))
     elif name:
         yield from _beside_a_sibling(code, making, optimizer, name, lacking)
 
@@ -237,6 +273,7 @@ def _made(lacking: Lacking) -> list[Span]:
 STRATEGIES: tuple[Strategy, ...] = (
     register,
     make_optimizer_later,
+    frozen_too,
     hand_over,
 )
 """What is proposed, preferred first."""

@@ -141,6 +141,11 @@ def _why(event: LeftOut, optimizer: Optimizer, owner: str, plural: bool, shared:
             f"`{optimizer.name}` was given the parameters that {of} had before {them}",
             "list the parameters for the optimizer once the model is complete" + frozen,
         )
+    if event.thawed:
+        return (
+            f"{were} frozen when `{optimizer.name}` was made of what required grad, and switched on later",
+            f"hand {them} over when {they} switched on: `optimizer.add_param_group`; or give the optimizer all of {of}",
+        )
     if event.whole:
         return (
             f"{were} added to {of} once `{optimizer.name}` had been made of its parameters",
