@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -97,3 +98,55 @@ def test_a_parameter_in_two_groups_ends_the_program(tmp_path: Path) -> None:
         # The second backward of one graph comes only where the optimizer could be made.
         found = [finding.code for finding in report_of(text).findings]
         assert ("TAPE101" in found) == (now["exception"] == "RuntimeError"), f"{text}\n{now['message']}\n{found}"
+
+
+PAIR = """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+def make():
+    coarse = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2))
+    {made}
+    {optimizer}
+    return coarse, fine, optimizer
+coarse, fine, optimizer = make()
+seen = [p.detach().clone() for p in fine.parameters()]
+for _ in range(3):
+    x, y = torch.randn(8, 3), torch.randn(8, 2)
+    rough = coarse(x)
+    {refined}
+    loss = (refined - y).pow(2).mean()
+    loss = loss + (rough - y).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print([bool((a != b).any()) for a, b in zip(seen, fine.parameters())].count(False), flush=True)
+"""
+REFINED = (
+    "refined = fine(torch.cat([x, rough.detach()], 1))",
+    "with torch.no_grad(): points = rough.argmax(1, keepdim=True)\n    refined = fine(torch.cat([x, rough.data], 1))",
+    "refined = fine(torch.cat([x, x[:, :2]], 1))",
+)
+FINE = ("fine = nn.Linear(5, 2)", "fine = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 2))")
+GIVEN = (
+    "optimizer = torch.optim.Adam(coarse.parameters(), lr=0.01)",
+    "given = list(coarse.parameters())\n    optimizer = torch.optim.SGD(params=given, lr=0.1)",
+)
+
+
+@pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")
+@pytest.mark.parametrize("refined", REFINED)
+def test_a_network_whose_term_trains_nothing_is_handed_over(refined: str, tmp_path: Path) -> None:
+    handed: list[str] = []
+    for fine, given in product(FINE, GIVEN):
+        text = PAIR.format(made=fine, optimizer=given, refined=refined)
+        report = report_of(text)
+        finding = finding_of(report, "TAPE407")
+        assert finding.help.startswith("give them to the optimizer, or "), finding.help
+        assert any("this is the term" in label.message for label in finding.labels), finding.labels
+        (after,) = (fixed(text, fix) for fix in fixes_for(report, finding) if fix.title.startswith("Hand `fine` over"))
+        assert not report_of(after).findings, after
+        handed.append(after)
+    for after, now in zip(handed, run_texts(handed, tmp_path), strict=True):
+        assert now["exception"] is None, f"{after}\n{now['message']}"
+        assert now["output"].split() == ["0"], after

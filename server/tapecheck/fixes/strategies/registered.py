@@ -10,6 +10,7 @@ from tapecheck.fixes.code import Code
 from tapecheck.fixes.edit import Change
 from tapecheck.rules.facts import Lacking
 from tapecheck.rules.gradient_cut.facts import GradientCutFacts
+from tapecheck.rules.term_without_effect.facts import TermWithoutEffectFacts
 from tapecheck.rules.untrained_parameter.facts import UntrainedParameterFacts
 from tapecheck.source.nodes import method_called, of_kind
 from tapecheck.tape import Span
@@ -73,7 +74,7 @@ def _asks(stored: ast.stmt) -> bool:
 def lacking_of(context: Context) -> Lacking | None:
     """Return what the optimizer of a finding lacks."""
     facts = context.finding.facts
-    if isinstance(facts, UntrainedParameterFacts):
+    if isinstance(facts, (UntrainedParameterFacts, TermWithoutEffectFacts)):
         return facts.lacking
     return facts.replaced if isinstance(facts, GradientCutFacts) else None
 

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from tapecheck.rules.facts import Lacking
 from tapecheck.rules.finding import Finding, Label, Severity
 from tapecheck.rules.gradients import Gradients, Identity, gradients_of, identity, looked_at
 from tapecheck.rules.path import undisputed
@@ -70,22 +71,29 @@ class TermWithoutEffect(Rule):
     def _finding(self, reading: Reading, term: Term) -> Finding:
         home, run = term.merge.at, term.run
         cut = term.cuts[0] if term.cuts else None
-        left_out = _left_out(reading, term.node) if cut is None else []
+        left_out = _left_out(reading, term.node)
         said = cut is not None and not (term.node is None and cut.how in _SAID)
         severity: Severity = "warning" if said or left_out else "info"
         # A value that was given a new value of the same name has no name of its own any more.
-        what, whole, names = _named_in(term.name if term.name != run.backward.roots[0].name else "", run)
+        name = term.name if term.name != run.backward.roots[0].name else ""
+        what, whole, names = _named_in(name, run)
         forms = [f"{what} in {whole} has no effect on what its step trains", f"{what} in {whole} trains nothing"]
         labels = [Label(run.at.span, "this backward adds nothing for the term to what is stepped", "path")]
+        if not name and term.node is not None and term.place[0].line not in (home.span.line, run.at.span.line):
+            labels.append(Label(term.place[0], "this is the term", "built"))
         labels += [Label(each.at.span, cut_words(each, home.span), "cut") for each in term.cuts]
         labels += called_from(reading, home, home)
         advice = (cut_advice(cut) if cut is not None else "") or _ADVICE
         if left_out:
-            advice = "give them to the optimizer, or take the term out of the loss if they are not to be trained"
+            other = "take the term out of the loss if they are not to be trained"
+            if cut is not None:
+                other = f"if the term is to train what comes before the cut: {advice}"
+            advice = f"give them to the optimizer, or {other}"
         return Finding(
             self.code, self.name, severity, home.span, headline(forms, *names), advice, tuple(labels),
             facts=TermWithoutEffectFacts(
-                constant=term.node is None, number=any(each.how in _NUMBERS for each in term.cuts)
+                constant=term.node is None, number=any(each.how in _NUMBERS for each in term.cuts),
+                parameters=tuple(leaf.name for leaf in left_out), lacking=_lacking(reading, run, left_out),
             ),
             notes=_trains_nothing(reading, term.node) if term.node is not None else (),
         )  # fmt: skip
@@ -139,6 +147,20 @@ def _left_out(reading: Reading, node: int | None) -> list[Leaf]:
     """Return the parameters that a term gives gradients to and no optimizer has."""
     owned = gradients_of(reading).steppable
     return [leaf for leaf in _parameters(reading, node) if leaf.id not in owned]
+
+
+def _lacking(reading: Reading, run: Run, left_out: Sequence[Leaf]) -> Lacking | None:
+    """Return that the one optimizer which steps after a backward lacks some parameters; None where there are more."""
+    owners = gradients_of(reading).steppable
+    stepping = set().union(*(owners[leaf] for leaf in run.executed if leaf in owners))
+    optimizer = reading.optimizers.get(next(iter(stepping))) if len(stepping) == 1 else None
+    if optimizer is None or not left_out:
+        return None
+    siblings = (leaf.name for leaf in map(reading.ledger.leaves.get, optimizer.params[:64]) if leaf is not None)
+    return Lacking(
+        kind="registered", optimizer=optimizer.at.span, made=tuple(leaf.at.span for leaf in left_out),
+        calls=left_out[0].at.stack, siblings=tuple(siblings),
+    )  # fmt: skip
 
 
 def _parameters(reading: Reading, node: int | None) -> list[Leaf]:
