@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from tapecheck.source import skipped
+from tapecheck.source import older, skipped
 from tapecheck.source.incremental import Parsed, parse_lines
 from tapecheck.source.nodes import statements_at, walk
 
@@ -82,6 +82,8 @@ class _Recovery:
         self.joined = joined
         self.before = before
         self.blanked: set[int] = set()
+        self.older: set[int] = set()
+        """The numbers of lines of older versions of Python, which stand as this one has them."""
         self.headers: set[int] = set()
         self.error: str | None = None
         self.error_line: int | None = None
@@ -133,7 +135,7 @@ class _Recovery:
         """Return what parses with calls of what nobody can see in the place of what is left out."""
         plain, told = list(self.lines), list(self.lines)
         runs: list[list[int]] = []
-        for row in sorted(number - 1 for number in self.blanked):
+        for row in sorted(number - 1 for number in self.blanked - self.older):
             if runs and runs[-1][-1] == row - 1:
                 runs[-1].append(row)
             else:
@@ -225,6 +227,8 @@ class _Recovery:
                 if "\0" in line:
                     self._set(number, "")
             return
+        if self._translate(index):
+            return
         start, end = self._statement(index)
         self.repairs[start] += 1
         no_body = _NO_BODY.match(message)
@@ -241,6 +245,16 @@ class _Recovery:
             self._drop(index)
         else:
             self._hide(index)
+
+    def _translate(self, index: int) -> bool:
+        """Write all statements of older versions of Python as this one has them, where one is at the place."""
+        changed = older.translated(self.lines, index)
+        if changed:
+            changed |= older.translated_all(self.lines)
+        for row, text in changed.items():
+            self._set(row, text)
+        self.older |= {row + 1 for row in changed}
+        return bool(changed)
 
     def _set(self, index: int, text: str) -> None:
         if self.lines[index] != text:
