@@ -90,7 +90,7 @@ def unknown_operator(torch: Torch, op: str, left: Value, right: Value, node: ast
             data = False
     cuts = cuts_of(left, right)
     result = Unknown.number(cuts) if counted else Unknown("result", None, cuts)
-    result.trust = result.trust._replace(data=data, assumed=assumed)
+    result.trust = Trust(data, assumed)
     result.origin = Origin(op, (left, right))
     unknowns.usually_computed(result, op, left, right)
     return result

@@ -171,6 +171,13 @@ class Trust(NamedTuple):
     returned: bool = False
     certain: bool = True
 
+    def of_element(self, *, node: bool, certain: bool) -> Trust:
+        """Return what holds of an element, where this holds of what is iterated; it is data if that has no `node`."""
+        data = not node and not self.returned
+        assumed = data and (self.assumed or not self.data)
+        known = ELEMENT_OF_LOADER if assumed else TRUSTED_AS_DATA
+        return known if data and certain else Trust(data, assumed, self.returned, certain)
+
 
 NO_WHOLE = Whole()
 NOTHING_KEPT = Kept()
@@ -180,6 +187,7 @@ NOTHING_SHOWN = Shown()
 NOTHING_ASKED = Asked()
 NOTHING_TRUSTED = Trust()
 TRUSTED_AS_DATA = Trust(data=True)
+ELEMENT_OF_LOADER = Trust(data=True, assumed=True)
 
 
 class Unknown(BaseValue):
@@ -249,7 +257,7 @@ class Unknown(BaseValue):
 
     def take_for_data(self) -> None:
         """Note that it has no graph."""
-        self.trust = self.trust._replace(data=True)
+        self.trust = TRUSTED_AS_DATA if self.trust is NOTHING_TRUSTED else self.trust._replace(data=True)
 
     def not_negative(self) -> None:
         """Note that it is a length, where nothing more is known of it."""
@@ -360,13 +368,11 @@ class Unknown(BaseValue):
         part.trust = self.trust
         return part
 
-    def _drawn(self, name: str) -> Unknown:
+    def _drawn(self, name: str, *, certain: bool = True) -> Unknown:
         """Return an element: what is iterated directly is taken for data, where nothing says otherwise."""
         element = Unknown(name, self.node, self.cuts)
         element.oldest = self.oldest
-        returned = self.trust.returned
-        data = self.node is None and not returned
-        element.trust = Trust(data, data and (self.trust.assumed or not self.trust.data), returned)
+        element.trust = self.trust.of_element(node=self.node is not None, certain=certain)
         element.part_of = Whole(None, "", self, self.part_of.within)
         if self.kind is Kind.SIZES:
             element.kind = Kind.WHOLE
@@ -516,8 +522,7 @@ class Unknown(BaseValue):
 
         def item(index: int) -> Value:
             if index not in fresh:
-                made = fresh[index] = self._drawn(f"{self.name}[{index}]")
-                made.trust = made.trust._replace(certain=self.trust.certain)
+                made = fresh[index] = self._drawn(f"{self.name}[{index}]", certain=self.trust.certain)
                 self._apart(machine, made, node)
             return fresh[index]
 
@@ -667,7 +672,7 @@ def may_carry(value: Value) -> TypeGuard[Tensor | Unknown]:
 def drawn_from(result: Value, given: Iterable[Value]) -> Value:
     """Return a result, with what it hangs on noted where nobody knows what it is."""
     if type(result) is Unknown and result.origin.operation is None and not result.origin.drawn:
-        result.origin = result.origin._replace(drawn=tuple(given))
+        result.origin = Origin(drawn=tuple(given), counts=result.origin.counts, asks=result.origin.asks)
     return result
 
 
