@@ -29,12 +29,12 @@ class Lacking:
     """What an optimizer lacks, as the fixes need to know it that hand it over.
 
     `kind` says whether its module knows of the parameters ("registered"), holds them where it does not know of them
-    ("unregistered"), whether they are in no module ("loose"), or new tensors under the name of old ones ("renamed").
-    `made` is where they were made, `calls` what led there. `whole` says that the optimizer was given all that its
-    module had at that time, and `siblings` are the names of what it was given.
+    ("unregistered"), whether they are in no module ("loose"), new tensors under the name of old ones ("renamed"), or
+    made anew in each iteration ("anew"). `made` is where they were made, `calls` what led there. `whole` says that the
+    optimizer was given all that its module had at that time, and `siblings` are the names of what it was given.
     """
 
-    kind: Literal["registered", "unregistered", "loose", "renamed"]
+    kind: Literal["registered", "unregistered", "loose", "renamed", "anew"]
     optimizer: Span
     made: tuple[Span, ...]
     calls: tuple[Span, ...] = ()

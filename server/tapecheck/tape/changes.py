@@ -24,6 +24,15 @@ _KINDS = {op: kind for kind, ops in _OPS.items() for op in ops}
 
 SHAPING: frozenset[ChangeKind] = frozenset(["limit", "scale", "add"])
 """Changes that leave in a gradient what was in it."""
+_FILLS = frozenset((
+    "bernoulli_", "cauchy_", "exponential_", "fill_", "geometric_", "log_normal_", "normal_", "random_", "uniform_",
+    "zero_",
+))  # fmt: skip
+
+
+def fills(how: str) -> bool:
+    """Return whether a change writes constants or random numbers, as `torch.nn.init` does: nothing of other tensors."""
+    return how.startswith("init.") or how in _FILLS
 
 
 def change_kind(how: str) -> ChangeKind:

@@ -204,6 +204,47 @@ def _whole_module(
             return
 
 
+def make_once(context: Context) -> Iterator[Candidate]:
+    """Make a layer in the `__init__` of the module whose method makes it anew at each call."""
+    code, lacking = context.code, lacking_of(context)
+    making = code.statement_at(lacking.made[0]) if lacking is not None and lacking.kind == "anew" else None
+    owner, init = _method_of_module(code, making) if making is not None else (None, None)
+    if not isinstance(making, ast.Assign) or owner is None or init is None:
+        return
+    method, own, name = code.function(making), init.args.args[0].arg, id_of(making.targets[0])
+    taken = any(one.attr == name for one in of_kind(owner, ast.Attribute))
+    if not taken and code.stores(method, name) == [making] and _same_in(making.value, method, own):
+        made = code.insert_after(init.body[-1], [f"{own}.{name} = {code.segment(making.value)}"])
+        gone = code.delete(making)
+        if made is not None and gone is not None:
+            loads = [code.replace(load, f"{own}.{name}") for load in code.loads(method, name)]
+            yield Candidate(f"Make `{name}` once, in `__init__`", EFFECT, [made, gone, *loads], group="once")
+
+
+def _method_of_module(code: Code, making: ast.stmt) -> tuple[ast.ClassDef, ast.FunctionDef] | tuple[None, None]:
+    """Return the class in one of whose methods a statement stands, and its `__init__`; None where it has none."""
+    owner, method = code.owner(making), code.function(making)
+    found = next((one for one in owner.body if getattr(one, "name", "") == "__init__"), None) if owner else None
+    if owner is None or method is found or method not in owner.body or not isinstance(found, ast.FunctionDef):
+        return None, None
+    alike = isinstance(method, ast.FunctionDef) and method.args.args[:1] and found.args.args
+    if not alike or method.args.args[0].arg != found.args.args[0].arg:
+        return None, None
+    return owner, found
+
+
+def _same_in(value: ast.expr, method: ast.AST, own: str) -> bool:
+    """Return whether a value means the same outside of its method: of the method's names it reads the object alone."""
+    local = {one.arg for one in of_kind(method, ast.arg)} | {
+        one.id for one in of_kind(method, ast.Name) if _stored(one)
+    }
+    return not (local - {own}) & {one.id for one in of_kind(value, ast.Name)}
+
+
+def _stored(name: ast.Name) -> bool:
+    return isinstance(name.ctx, ast.Store)
+
+
 _PLAIN = (ast.List, ast.ListComp, ast.Dict, ast.DictComp)
 
 
@@ -275,5 +316,6 @@ STRATEGIES: tuple[Strategy, ...] = (
     make_optimizer_later,
     frozen_too,
     hand_over,
+    make_once,
 )
 """What is proposed, preferred first."""

@@ -24,6 +24,7 @@ from tapecheck.rules.reading import MERGES, Reading, Run, grouped, plain, rememb
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.untrained_parameter.facts import UntrainedParameterFacts
 from tapecheck.rules.untrained_parameter.renamed import given_up, renamed
+from tapecheck.rules.untrained_parameter.short_lived import may_be_anew, short_lived
 from tapecheck.rules.words import called_from, in_full, listed
 from tapecheck.tape import Leaf, LeftOut, Optimizer, Site, Span
 
@@ -42,13 +43,14 @@ class UntrainedParameter(Rule):
     summary = "A parameter gets gradients, but no optimizer has it"
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
-        remade = _remade(readings)
-        if not remade and not any(reading.left_out for reading in readings):
+        remade, anew = _remade(readings), any(map(may_be_anew, readings))
+        if not (remade or anew or any(reading.left_out for reading in readings)):
             return []
         handled: set[Identity] = set()
         for reading in readings:
             handled |= _handled(reading)
         findings = renamed(readings, handled, self.code, self.name) if remade else []
+        findings += short_lived(readings, handled, self.code, self.name) if anew else []
         for reading in readings:
             stories: dict[tuple[int, str], _Story] = {}
             for leaf, event, run in _forgotten(reading, handled):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from tapecheck.record.places import reached_there
 from tapecheck.record.story import Story
 from tapecheck.record.verdicts import not_reached
 from tapecheck.record.words import matches, names_text
 from tapecheck.rules import Evidence, Finding
+from tapecheck.rules.untrained_parameter.facts import UntrainedParameterFacts
 
 
 def verdict(story: Story, finding: Finding) -> Evidence | None:
@@ -17,13 +18,23 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
         return not_reached(story, finding) if not story.count(finding.span) else None
     named = [name for name in finding.facts.parameters if name]
     reached = reached_there(story, finding)
-    return _idle(story, named, reached) or _trained(story, named, reached)
+    mine, facts = _left_out(story, named, reached), finding.facts
+    if isinstance(facts, UntrainedParameterFacts) and facts.lacking.kind == "anew":
+        return _made_anew(story, facts, mine)
+    return _idle(story, named, mine) or _trained(story, named, reached)
 
 
-def _idle(story: Story, named: Sequence[str], reached: Container[int] | None) -> Evidence | None:
-    """Return confirmed where parameters of some names had gradients, and nothing stepped or changed them."""
+def _made_anew(story: Story, facts: UntrainedParameterFacts, mine: Mapping[int, int]) -> Evidence | None:
+    """Return confirmed where one place made parameters again and again, none of which an optimizer has had."""
+    if len(mine) < 2 * len(facts.lacking.made):
+        return None
+    text = f"of {len(mine)} parameters made here each had a gradient in its own iteration, and none was in an optimizer"
+    return Evidence.confirmed(text, parameters=[*facts.parameters], steps=len(mine))
+
+
+def _idle(story: Story, named: Sequence[str], mine: Mapping[int, int]) -> Evidence | None:
+    """Return confirmed where parameters of some names, `mine`, had gradients, and nothing stepped or changed them."""
     leaves = story.reading.ledger.leaves
-    mine = _left_out(story, named, reached)
     if not mine:
         return None
     names = [leaves[number].name for number in mine if number in leaves and leaves[number].name] or [*named]
