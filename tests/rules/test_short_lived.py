@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tapecheck.check import check
+from tapecheck.fixes import fixes_for
 from tapecheck.source import from_text
+from tests.fixes.support import fixed
 
 MODULE = """\
 import copy
@@ -89,6 +91,21 @@ def test_what_a_forward_makes_anew_is_never_trained(made: str) -> None:
 @pytest.mark.parametrize("made", KEPT)
 def test_what_is_kept_frozen_or_filled_is_no_finding(made: str) -> None:
     assert _found(MODULE.replace("{made}", _indented(KEPT[made])) + LOOP) == []
+
+
+@pytest.mark.parametrize("made", sorted({*ANEW} - {"in a list", "a parameter", "initialized"}))
+def test_the_layer_is_made_once_and_trained(made: str) -> None:
+    torch = pytest.importorskip("torch")
+    text = MODULE.replace("{made}", _indented(ANEW[made])) + LOOP
+    report = check(from_text(text, "run.py"))
+    (fix,) = fixes_for(report, report.findings[0])
+    mended = fixed(text, fix)
+    assert (fix.applicability, _found(mended)) == ("unsafe", [])
+    scope: dict[str, object] = {"__name__": "run"}
+    exec(mended.replace("for step", "before = [p.clone() for p in net.parameters()]\nfor step"), scope)
+    pairs = zip(scope["before"], scope["net"].parameters(), strict=True)  # type: ignore[call-overload, attr-defined]
+    # `spare` alone has no part in the loss.
+    assert sum(torch.equal(before, after) for before, after in pairs) <= 2
 
 
 OUTSIDE = """\

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 
 from tapecheck.fixes.candidate import Candidate, Context, Strategy
@@ -207,30 +208,56 @@ def _whole_module(
 def make_once(context: Context) -> Iterator[Candidate]:
     """Make a layer in the `__init__` of the module whose method makes it anew at each call."""
     code, lacking = context.code, lacking_of(context)
-    making = code.statement_at(lacking.made[0]) if lacking is not None and lacking.kind == "anew" else None
-    owner, init = _method_of_module(code, making) if making is not None else (None, None)
-    if not isinstance(making, ast.Assign) or owner is None or init is None:
+    for span in (lacking.made[0], *lacking.calls) if lacking is not None and lacking.kind == "anew" else ():
+        made = _whole_layer(code, context.call_at(span))
+        owner, init = _method_of_module(code, made)
+        if made is None or owner is None or init is None:
+            continue
+        method, own = code.function(made), init.args.args[0].arg
+        name, changes = _in_the_place_of(code, made, own)
+        taken = any(one.attr == name for one in of_kind(owner, ast.Attribute) if not code.inside(one, method))
+        stored = code.insert_after(init.body[-1], [f"{own}.{name} = {code.segment(made)}"])
+        if name and changes and stored is not None and not taken and _same_in(made, method, own):
+            yield Candidate(f"Make `{name}` once, in `__init__`", EFFECT, [stored, *changes], group="once")
         return
-    method, own, name = code.function(making), init.args.args[0].arg, id_of(making.targets[0])
-    taken = any(one.attr == name for one in of_kind(owner, ast.Attribute))
-    if not taken and code.stores(method, name) == [making] and _same_in(making.value, method, own):
-        made = code.insert_after(init.body[-1], [f"{own}.{name} = {code.segment(making.value)}"])
-        gone = code.delete(making)
-        if made is not None and gone is not None:
-            loads = [code.replace(load, f"{own}.{name}") for load in code.loads(method, name)]
-            yield Candidate(f"Make `{name}` once, in `__init__`", EFFECT, [made, gone, *loads], group="once")
 
 
-def _method_of_module(code: Code, making: ast.stmt) -> tuple[ast.ClassDef, ast.FunctionDef] | tuple[None, None]:
-    """Return the class in one of whose methods a statement stands, and its `__init__`; None where it has none."""
-    owner, method = code.owner(making), code.function(making)
+def _whole_layer(code: Code, made: ast.Call | None) -> ast.Call | None:
+    """Return the call that takes in what a call makes, as `nn.Sequential(nn.Linear(2, 2))` does, else that itself."""
+    outer = code.parent(made) if made is not None else None
+    return _whole_layer(code, outer) if isinstance(outer, ast.Call) and made in outer.args else made
+
+
+def _in_the_place_of(code: Code, made: ast.Call, own: str) -> tuple[str, list[Change]]:
+    """Return a name for what a call makes, and the changes that take it from the attribute of that name: the variable
+    that it is stored in, else what it is an instance of.
+    """
+    making, method = code.statement(made), code.function(made)
+    if not isinstance(making, ast.Assign) or making.value is not made:
+        name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", attr_of(made.func) or id_of(made.func)).lower()
+        return name, [code.replace(made, f"{own}.{name}")]
+    gone, target = code.delete(making), making.targets[0]
+    if gone is not None and isinstance(target, ast.Attribute) and id_of(target.value) == own:
+        return target.attr, [gone]
+    name = id_of(target)
+    if gone is None or code.stores(method, name) != [making]:
+        return name, []
+    return name, [gone, *[code.replace(load, f"{own}.{name}") for load in code.loads(method, name)]]
+
+
+def _method_of_module(code: Code, made: ast.Call | None) -> tuple[ast.ClassDef, ast.FunctionDef] | tuple[None, None]:
+    """Return the class in one of whose methods a call stands, and its `__init__`; None where it has none."""
+    owner, method = (code.owner(made), code.function(made)) if made is not None else (None, None)
     found = next((one for one in owner.body if getattr(one, "name", "") == "__init__"), None) if owner else None
     if owner is None or method is found or method not in owner.body or not isinstance(found, ast.FunctionDef):
         return None, None
-    alike = isinstance(method, ast.FunctionDef) and method.args.args[:1] and found.args.args
-    if not alike or method.args.args[0].arg != found.args.args[0].arg:
-        return None, None
-    return owner, found
+    same = isinstance(method, ast.FunctionDef) and _first(method) and _first(method) == _first(found)
+    return (owner, found) if same else (None, None)
+
+
+def _first(function: ast.FunctionDef) -> str:
+    """Return the first argument of a function; empty where it has none."""
+    return function.args.args[0].arg if function.args.args else ""
 
 
 def _same_in(value: ast.expr, method: ast.AST, own: str) -> bool:
