@@ -999,10 +999,11 @@ def within(events: Sequence[tuple[int, One]], start: int, end: int) -> Iterator[
 
 def iteration_in(site: Site, loop: LoopRun) -> int:
     """Return which iteration of a loop's run a site belongs to, 0 where it lies outside."""
-    depth = loop.depth
-    if len(site.iteration) > depth and site.iteration[depth][0] == loop.id:
-        return site.iteration[depth][1]
-    return next((index for number, index in site.iteration if number == loop.id), 0)
+    wanted = loop.id
+    for number, index in site.iteration:
+        if number == wanted:
+            return index
+    return 0
 
 
 def undifferentiable(reading: Reading, numbers: Iterable[int]) -> list[Cut]:

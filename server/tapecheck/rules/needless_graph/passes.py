@@ -69,7 +69,7 @@ class Passes:
                 self._need(_path(event.at, loop))
         for number in reading.nodes_between(loop.start, end):
             node = reading.ledger.nodes[number]
-            if iteration_in(node.at, loop) <= 0:
+            if (iteration := iteration_in(node.at, loop)) <= 0:
                 continue
             path = _path(node.at, loop)
             self._functions.setdefault(path[:-1], node.at.function)
@@ -77,7 +77,7 @@ class Passes:
                 self._need(path)
             elif number in reading.of_parameters:
                 for depth in range(1, len(path) + 1):
-                    built.setdefault(path[:depth], set()).add(iteration_in(node.at, loop))
+                    built.setdefault(path[:depth], set()).add(iteration)
                     known = self._found.setdefault(path[:depth], Pass(reading, loop, path[:depth]))
                     if known.loop is loop:
                         known.add(node, evaluated=number in evaluating)
