@@ -94,6 +94,11 @@ def is_needed(finding: Finding, needed: Container[tuple[str, int]]) -> bool:
 
 def _take_out(file: Checked, wrong: Callable[[Finding], bool]) -> None:
     file.elsewhere = [one for one in file.elsewhere if not wrong(one)]
+    _leave_out(file, wrong)
+
+
+def _leave_out(file: Checked, wrong: Callable[[Finding], bool]) -> None:
+    """Take findings out of those of a file, with their fixes."""
     pairs = [(one, file.fixes_of(index)) for index, one in enumerate(file.findings) if not wrong(one)]
     file.findings = [one for one, _ in pairs]
     file.fixes = [fixes for _, fixes in pairs] if file.fixes else []
@@ -198,10 +203,7 @@ def _drop_unused(home: Checked, hidden: Finding) -> None:
     """Take out the report that a comment switches nothing off, where it switches off what another file does here."""
     from tapecheck.check import UNUSED
 
-    pairs = [(one, home.fixes_of(index)) for index, one in enumerate(home.findings)]
-    pairs = [(one, fixes) for one, fixes in pairs if one.code != UNUSED or one.span.line != hidden.span.line]
-    home.findings = [one for one, _ in pairs]
-    home.fixes = [fixes for _, fixes in pairs] if home.fixes else []
+    _leave_out(home, lambda one: one.code == UNUSED and one.span.line == hidden.span.line)
 
 
 def _add(home: Checked, finding: Finding, fixes: list[Fix], place: str) -> None:

@@ -5,7 +5,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from tapecheck.lsp.telling import CUTS, MAX_NAMES, Telling, count, growing, iteration, page, walked
+from tapecheck.lsp.telling import (
+    CUTS,
+    MAX_NAMES,
+    Telling,
+    count,
+    fate_of,
+    growing,
+    iteration,
+    most_to_tell,
+    page,
+    walked,
+)
 from tapecheck.rules.backward_twice.rule import BackwardTwice
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
 from tapecheck.rules.growing_chain.rule import GrowingChain
@@ -37,15 +48,14 @@ def _failure(telling: Telling, reading: Reading, problem: Run, verb: str, span: 
 def explain_backward(telling: Telling, span: Span) -> str:
     """Return the hover on a backward call; why it fails is left to the finding where one says so."""
     tapes = [(reading, reading.runs_by_site[span]) for reading in telling.readings if span in reading.runs_by_site]
-    failing = [(reading, runs) for reading, runs in tapes if any(run.failed for run in runs)]
-    reading, runs = max(failing or tapes, key=lambda pair: len(pair[1]))
+    reading, runs = most_to_tell(tapes)
     first = runs[0]
     call = _call(telling, span, first.backward)
     problem = next((run for run in runs if run.failed), None)
     head = f"**{call}** {_walk(telling, reading, first)}"
     details = []
     if problem is not None:
-        text = _failure(telling, reading, problem, "fails" if len(failing) == len(tapes) else "may fail", span)
+        text = _failure(telling, reading, problem, fate_of(tapes) or "fails", span)
         if problem is first:
             head = f"**{call}** {text}"
         else:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tapecheck.lsp.outline import inside
-from tapecheck.lsp.telling import Telling, each_line, walked
+from tapecheck.lsp.telling import Telling, each_line, fate_of, most_to_tell, walked
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.words import line as line_of
 from tapecheck.tape import Loop as LoopEvent
@@ -59,13 +59,10 @@ def _when(fate: Fate, problem: Run) -> str:
 
 
 def _call(telling: Telling, span: Span, told: list[tuple[Reading, list[Run]]]) -> Call | None:
-    failing = [(reading, runs) for reading, runs in told if any(run.failed for run in runs)]
-    # The same choice as the hover makes: the failing way, else the one with the most to tell.
-    reading, runs = max(failing or told, key=lambda pair: len(pair[1]))
+    reading, runs = most_to_tell(told)
     first = runs[0]
     spans = _spans_of_graph(telling, span, reading, first)
-    if failing:
-        fate: Fate = "fails" if len(failing) == len(told) else "may fail"
+    if (fate := fate_of(told)) is not None:
         return Call(span, fate, _when(fate, next(run for run in runs if run.failed)), spans)
     nodes = walked(reading, first)
     if not nodes:

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from typing import Literal
 
 from tapecheck.lsp.outline import Outline
 from tapecheck.rules.finding import Finding
@@ -32,6 +33,21 @@ CUTS: dict[CutKind, str] = {
     "checkpoint": "reentrant checkpointing",
     "frozen": "switching `requires_grad` off",
 }
+
+
+def most_to_tell(ways: Sequence[tuple[Reading, list[Run]]]) -> tuple[Reading, list[Run]]:
+    """Return what is told of a backward call: a way in which it fails, else the one in which it runs most often."""
+    return max(_failing(ways) or ways, key=lambda way: len(way[1]))
+
+
+def fate_of(ways: Sequence[tuple[Reading, list[Run]]]) -> Literal["fails", "may fail"] | None:
+    """Return whether a backward call fails in all ways or in some; None where it does in none."""
+    failing = _failing(ways)
+    return None if not failing else "fails" if len(failing) == len(ways) else "may fail"
+
+
+def _failing(ways: Sequence[tuple[Reading, list[Run]]]) -> list[tuple[Reading, list[Run]]]:
+    return [way for way in ways if any(run.failed for run in way[1])]
 
 
 class Telling:

@@ -96,19 +96,18 @@ class View:
 
     def is_file(self, folder: str, name: str) -> bool:
         """Return whether a folder has a file of that name, written just so."""
-        listing = self.listing(folder)
-        if name not in listing.names and listing.complete:
-            return False
         path = folder + os.sep + name
-        return path in self._files or os.path.isfile(path)
+        return self._may_have(folder, name) and (path in self._files or os.path.isfile(path))
 
     def is_folder(self, folder: str, name: str) -> bool:
         """Return whether a folder has a folder of that name, written just so."""
-        listing = self.listing(folder)
-        if name not in listing.names and listing.complete:
-            return False
         path = folder + os.sep + name
-        return path in self._shown or os.path.isdir(path)
+        return self._may_have(folder, name) and (path in self._shown or os.path.isdir(path))
+
+    def _may_have(self, folder: str, name: str) -> bool:
+        """Whether a folder's listing has a name, or does not say."""
+        listing = self.listing(folder)
+        return name in listing.names or not listing.complete
 
 
 def _read(folder: str) -> Listing:

@@ -77,8 +77,7 @@ class Copier:
         return result
 
     def unknown(self, value: Unknown) -> Unknown:
-        result = Unknown(value.name, None, value.cuts, value.kind)
-        result.trust = result.trust._replace(data=value.trust.data, assumed=value.trust.assumed)
+        result = value.anew()
         if value.kept.leaf is not None:
             self._torch.opaque_parameters(result, self._node)
         return result

@@ -313,13 +313,18 @@ def ordered(machine: Engine, items: list[Value], kwargs: Kwargs, node: ast.AST) 
 
 def set_update(m: Engine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     for source in args:
-        items = behaviour(source).known_items(m, node)
-        if items is None:
-            owner.more |= rest_of(source)
-            items = m.gathered(source, node)[0] if rest_of(source) & PICKED else []
-        for item in items:
+        for item in _taken_in(m, owner, source, node):
             set_add(m, owner, [item], {}, node)
     return None
+
+
+def _taken_in(m: Engine, owner: Set | Dict, source: Value, node: ast.AST) -> list[Value]:
+    """Return the elements of an iterable that a container takes in, and note in that what nobody knows of others."""
+    items = behaviour(source).known_items(m, node)
+    if items is not None:
+        return items
+    owner.more |= rest_of(source)
+    return m.gathered(source, node)[0] if rest_of(source) & PICKED else []
 
 
 def dict_update(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -394,10 +399,6 @@ def counted(m: Engine, owner: Dict, source: Value, sign: int, node: ast.AST) -> 
         pairs = list(source.items.items())
         owner.more |= source.more
     else:
-        items = behaviour(source).known_items(m, node)
-        if items is None:
-            owner.more |= rest_of(source)
-            items = m.gathered(source, node)[0] if rest_of(source) & PICKED else []
-        pairs = [(hashable(item), 1) for item in items]
+        pairs = [(hashable(item), 1) for item in _taken_in(m, owner, source, node)]
     for key, count in pairs:
         owner.items[key] = m.binary(ast.Add() if sign > 0 else ast.Sub(), owner.items.get(key, 0), count, node)

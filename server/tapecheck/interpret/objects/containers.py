@@ -93,6 +93,14 @@ def exception_signal(args: Args, node: ast.AST) -> Signal:
     return Signal(made.name if made is not None else path.rsplit(".", 1)[-1] or "Exception", value)
 
 
+def guessed_parts(machine: Engine, value: Value, count: int, star: int | None, node: ast.AST) -> list[Value]:
+    """Return parts that a value of unknown length is taken apart into; the one at `star` is a list of any number."""
+    parts = behaviour(value).guessed_items(machine, count, node)
+    if star is not None:
+        parts[star] = List([parts[star]], more=True)
+    return parts
+
+
 def same_key(machine: Engine, owner: Dict, index: Value, node: ast.AST) -> bool:
     """Whether a key that nobody knows is one that was stored under before; the entry is found under it from then on.
 

@@ -12,34 +12,20 @@ import operator
 from collections.abc import Callable, Collection, Mapping
 
 from tapecheck.interpret import limits
+from tapecheck.interpret.objects.arithmetic import OPERATIONS, Unclear
 from tapecheck.interpret.values import Kind, Unknown, Value, concrete, is_number, is_open
 
 MANY = max(limits.OTHER_LENGTHS)
 _TRIED = range(MANY, MANY + limits.LENGTHS_TRIED)
 
 
-class Unclear(Exception):
-    """A length is worked out in a way that cannot be gone through again."""
-
-
-def _power(base: float, exponent: float) -> float:
-    if abs(exponent) >= limits.MAX_TRIED_EXPONENT:
-        raise Unclear
-    power: float = base**exponent
-    return power
-
-
 def _part(count: int, start: int | None, stop: int | None, step: int | None) -> int:
     return len(range(count)[start:stop:step])
 
 
-_WORKED_OUT: dict[Value, Callable[..., float]] = {
-    "Add": operator.add, "Sub": operator.sub, "Mult": operator.mul, "Div": operator.truediv,
-    "FloorDiv": operator.floordiv, "Mod": operator.mod, "Pow": _power, "RShift": operator.rshift,
-    "BitAnd": operator.and_, "BitOr": operator.or_, "BitXor": operator.xor, "unary USub": operator.neg,
-    "unary UAdd": operator.pos, "abs": abs, "min": min, "max": max, "int": int, "float": float, "round": round,
-    "ceil": math.ceil, "floor": math.floor, "test Gt": operator.gt, "test Lt": operator.lt, "test Eq": operator.eq,
-    "part": _part, "rounds": lambda start, stop, step: len(range(start, stop, step)),
+_WORKED_OUT: dict[str, Callable[..., float]] = {
+    **OPERATIONS, "RShift": operator.rshift, "unary USub": operator.neg, "unary UAdd": operator.pos, "part": _part,
+    "rounds": lambda start, stop, step: len(range(start, stop, step)),
     "split": lambda count, size: max(1, -(-count // size)),
     "chunk": lambda count, chunks: max(1, -(-count // max(1, -(-count // chunks)))),
 }  # fmt: skip
@@ -49,7 +35,7 @@ _ERRORS = (ArithmeticError, TypeError, ValueError, RecursionError, Unclear)
 
 def _worked_out_by(value: Unknown) -> Callable[..., float] | None:
     """Return what works a number out again; None where there is none for its operation."""
-    return _WORKED_OUT.get(value.origin.operation)
+    return _WORKED_OUT.get(value.origin.operation or "")
 
 
 class _Formula:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import itertools
 import math
-import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.objects.arithmetic import OPERATIONS, Unclear
 from tapecheck.interpret.objects.unknowns import types_in
 from tapecheck.interpret.state import World
 from tapecheck.interpret.state.knowledge import Fact
@@ -39,10 +39,6 @@ _Formula: TypeAlias = Callable[[dict[int, object]], object]
 """What an expression comes to, worked out from an example of each unknown in it."""
 
 
-class _Opaque(Exception):
-    """A test speaks of something that examples say nothing about."""
-
-
 _Type: TypeAlias = "str | Class | Unknown"
 """A class that a test names: one of the user's, the dotted path of another, or what nobody knows."""
 
@@ -60,23 +56,11 @@ _BUILT_IN: dict[str, type] = {
 }
 _TENSOR = frozenset(["Tensor", "Parameter"])
 _CALLS: dict[str, Callable[..., object]] = {
-    "Add": operator.add, "Sub": operator.sub, "Mult": operator.mul, "Div": operator.truediv,
-    "FloorDiv": operator.floordiv, "Mod": operator.mod, "Pow": lambda a, b: _power(a, b),
-    "BitAnd": operator.and_, "BitOr": operator.or_, "BitXor": operator.xor, "abs": abs, "min": min, "max": max,
-    "int": int, "float": float, "round": round, "len": len, "isnan": math.isnan, "isinf": math.isinf,
-    "isfinite": math.isfinite, "ceil": math.ceil, "floor": math.floor, "sqrt": math.sqrt,
-    "test Eq": operator.eq, "test Lt": operator.lt, "test Gt": operator.gt,
+    **OPERATIONS, "len": len, "isnan": math.isnan, "isinf": math.isinf, "isfinite": math.isfinite, "sqrt": math.sqrt,
     "test In": lambda item, container: item in container,
 }  # fmt: skip
 _ARITHMETIC = frozenset(("Add", "Sub", "Mult", "Div", "FloorDiv", "Mod", "Pow"))
 _TEXT = frozenset(("startswith", "endswith", "lower", "upper", "strip", "isdigit"))
-
-
-def _power(base: float, exponent: float) -> float:
-    if abs(exponent) >= limits.MAX_TRIED_EXPONENT:
-        raise _Opaque
-    power: float = base**exponent
-    return power
 
 
 def consequence(machine: Engine, value: Unknown) -> bool | None:
@@ -89,7 +73,7 @@ def consequence(machine: Engine, value: Unknown) -> bool | None:
         return known[1]
     try:
         answer = _deduced(world, value)
-    except (_Opaque, *_ERRORS):
+    except (Unclear, *_ERRORS):
         answer = None
     # The value is kept, so that its id stays its own.
     world.knowledge.consequences[id(value)] = (len(world.knowledge.facts), answer, value)
@@ -112,7 +96,7 @@ def answered(machine: Engine, value: Unknown, answer: bool) -> None:
     """Note the answer to a test."""
     try:
         atoms = _atoms(value)
-    except _Opaque:
+    except Unclear:
         return
     fact = (value, answer, atoms)
     machine.world.knowledge.facts.append(fact)
@@ -187,7 +171,7 @@ def _try_out(
         joint = [(_formula(fact[0]), fact[1]) for fact in facts if not _narrows(fact, examples)]
         together = _answers(test, examples, joint)
         return parts, together.pop() if len(together) == 1 else None
-    except (_Opaque, *_ERRORS):
+    except (Unclear, *_ERRORS):
         return parts, None
 
 
@@ -307,10 +291,10 @@ def _atoms(value: Value) -> dict[int, Unknown]:
                 found[hash(expression(current))] = current
         elif (elements := known_elements(current)) is not None:
             if not behaviour(current).is_whole():
-                raise _Opaque
+                raise Unclear
             stack.extend(elements)
         elif not is_constant(current):
-            raise _Opaque
+            raise Unclear
     return found
 
 
@@ -396,7 +380,7 @@ class _Constants:
         if self.divided:
             largest = max(abs(number) for number in named)
             if largest > limits.LARGEST_DIVISOR:
-                raise _Opaque
+                raise Unclear
             self.numbers |= set(range(2 * int(largest)))
         elif self.combined and len(named) <= limits.MOST_COMBINED:
             self.numbers |= {
@@ -441,7 +425,7 @@ class _Constants:
             if self.lengths:
                 found += [range(int(number)) for number in self._numbers(True) if 0 < number < limits.LONGEST_EXAMPLE]
         if len(found) > limits.MOST_EXAMPLES:
-            raise _Opaque
+            raise Unclear
         return found
 
     def _numbers(self, whole: bool) -> Iterator[float]:
@@ -457,7 +441,7 @@ class _Constants:
         for text in sorted(self.texts):
             yield from (text, f"{text}~", f"~{text}", text.upper())
         if len(self.texts) > limits.MOST_TEXTS:
-            raise _Opaque
+            raise Unclear
         for one, other in itertools.permutations(sorted(self.texts - {""}), 2):
             yield from (one + other, f"{one}~{other}")
 
@@ -465,7 +449,7 @@ class _Constants:
         """Containers that hold some of what was looked for and not the rest."""
         wanted = list(self.searched)
         if len(wanted) > limits.MOST_TEXTS:
-            raise _Opaque
+            raise Unclear
         for count in range(len(wanted) + 1 if wanted else 0):
             yield from itertools.combinations(wanted, count)
 

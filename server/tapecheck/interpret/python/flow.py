@@ -6,6 +6,7 @@ import ast
 from typing import ClassVar
 
 from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.objects import containers
 from tapecheck.interpret.values import (
     Class,
     Dict,
@@ -90,10 +91,7 @@ def _aligned(machine: Engine, pattern: ast.MatchSequence, subject: Value) -> lis
     if known is None:
         if not isinstance(subject, (Unknown, List)):
             return None
-        known = behaviour(subject).guessed_items(machine, len(parts), pattern)
-        if star is not None:
-            known[star] = List([known[star]], more=True)
-        return known
+        return containers.guessed_parts(machine, subject, len(parts), star, pattern)
     if star is None:
         return known if len(known) == len(parts) else None
     after = len(parts) - star - 1

@@ -93,9 +93,7 @@ class Imports:
         if module is not None:
             for name, value in module.env.vars.items():
                 if isinstance(value, Unknown):
-                    fresh = Unknown(value.name, None, value.cuts, value.kind)
-                    fresh.trust = fresh.trust._replace(data=value.trust.data, assumed=value.trust.assumed)
-                    module.env.vars[name] = fresh
+                    module.env.vars[name] = value.anew()
         return module
 
     def settle(self, module: Module) -> None:

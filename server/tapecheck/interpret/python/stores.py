@@ -6,7 +6,7 @@ import ast
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.objects import carry, records, syntax
+from tapecheck.interpret.objects import carry, containers, records, syntax
 from tapecheck.interpret.values import (
     INERT,
     ByKind,
@@ -76,9 +76,7 @@ def _unpack(machine: Engine, target: ast.Tuple | ast.List, value: Value, env: En
     star = next((i for i, target in enumerate(targets) if isinstance(target, ast.Starred)), None)
     values = behaviour(value).known_items(machine, statement)
     if values is None:
-        values = behaviour(value).guessed_items(machine, len(targets), statement)
-        if star is not None:
-            values[star] = List([values[star]], more=True)
+        values = containers.guessed_parts(machine, value, len(targets), star, statement)
     elif star is not None:
         after = len(targets) - star - 1
         middle = values[star : len(values) - after]

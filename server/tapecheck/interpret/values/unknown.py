@@ -272,6 +272,12 @@ class Unknown(BaseValue):
         """Whether it has no graph only because what is iterated is taken for data."""
         return self.trust.assumed and self.concrete is None
 
+    def anew(self) -> Unknown:
+        """Return an unknown like this one of which nothing has been asked or shown yet, without its graph."""
+        made = Unknown(self.name, None, self.cuts, self.kind)
+        made.trust = Trust(self.trust.data, self.trust.assumed)
+        return made
+
     @classmethod
     def number(cls, cuts: tuple[int, ...] = ()) -> Unknown:
         """Return a number nobody can know."""
