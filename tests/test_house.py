@@ -158,13 +158,13 @@ def test_an_import_is_seen_wherever_it_stands(tmp_path: Path) -> None:
     assert not cycle({"a": {"b", "c"}, "b": {"c"}, "c": set()})
 
 
-MEAN, ABOVE, MOST = 4.84, 99, 30
+MEAN, ABOVE, MOST = 4.82, 95, 29
 """Complexity: on average, how many functions are above 15, and the largest one."""
-ASKED = {"values": 890, "syntax": 196}
+ASKED = {"values": 858, "syntax": 195}
 """How often the dry run asks for the kind of a value, and of a node of the text."""
-FIELDS, LARGE = 35, 32
+FIELDS, LARGE = 35, 31
 """The fields of the largest class, and how many classes have more than 15."""
-ANYTHING = 102
+ANYTHING = 100
 """How often a type is `Any`."""
 
 

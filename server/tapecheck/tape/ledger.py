@@ -274,13 +274,7 @@ class Ledger:
         made = [number for number in range(call.first + 1, call.last + 1) if number in self.nodes]
         if call.wrapper is not None or call.whole == "no":
             return
-        views: dict[int, set[int]] = {}
-        """What the call was given, by the views of it."""
-        for number in made:
-            node = self.nodes[number]
-            plain = node.linked == "yes" and (node.op in _REPLAYED or node.op in _PERHAPS_REPLAYED)
-            if plain and all(_given(call, one) or one in views for one in node.inputs):
-                views[number] = {source for one in node.inputs for source in views.get(one, {one})}
+        views = self._views_in(call, made)
         inside = [number for number in made if number not in views]
         doubtful = dataclasses.replace(call, whole="may")
         for number, sources in views.items():
@@ -288,12 +282,7 @@ class Ledger:
                 self.regions[number] = Region(doubtful, "may", dict.fromkeys(sources, "may"))
         if not inside:
             return
-        keeps: Fact = "no"
-        for number in inside:
-            node = self.nodes[number]
-            # The one node that all become is freed even if it saves nothing; plain views are made anew outside of it.
-            computed = node.linked == "yes" and node.op.endswith("Backward0") and node.op not in _REPLAYED
-            keeps = "yes" if computed else either(keeps, node.keeps)
+        keeps = self._keeps_of(inside)
         led = self.ancestry(call.outputs)
         inputs: dict[int, Fact] = {
             source: led.get(source, "may")
@@ -301,6 +290,28 @@ class Ledger:
             if _given(call, source)
         }  # fmt: skip
         self.regions.update(dict.fromkeys(inside, Region(call, both(keeps, call.whole), inputs)))
+
+    def _views_in(self, call: WrapperCall, made: Iterable[int]) -> dict[int, set[int]]:
+        """Return what a call was given, by the nodes of plain views of it that the call made."""
+        views: dict[int, set[int]] = {}
+        for number in made:
+            node = self.nodes[number]
+            plain = node.linked == "yes" and (node.op in _REPLAYED or node.op in _PERHAPS_REPLAYED)
+            if plain and all(_given(call, one) or one in views for one in node.inputs):
+                views[number] = {source for one in node.inputs for source in views.get(one, {one})}
+        return views
+
+    def _keeps_of(self, inside: Iterable[int]) -> Fact:
+        """Return whether a backward frees anything of the one node that some nodes become.
+
+        It is freed even if it saves nothing; plain views are made anew outside of it.
+        """
+        keeps: Fact = "no"
+        for number in inside:
+            node = self.nodes[number]
+            computed = node.linked == "yes" and node.op.endswith("Backward0") and node.op not in _REPLAYED
+            keeps = "yes" if computed else either(keeps, node.keeps)
+        return keeps
 
     def version(self, storage: int) -> int:
         """Return the version counter of a storage: in-place changes so far, possible ones included."""

@@ -71,7 +71,11 @@ def _certainly(
                 if needs(node.op, one.name):
                     return True
                 ahead.append(origin)
-    seen |= _shared(nodes, roots, first)
+    return _leads_to_final(nodes, ahead, first, seen | _shared(nodes, roots, first))
+
+
+def _leads_to_final(nodes: dict[int, Node], ahead: list[int], first: int, seen: set[int]) -> bool:
+    """Whether any of some nodes that a call made, or of those that these come from, is one whose result is saved."""
     while ahead:
         made = nodes.get(ahead.pop())
         if made is None or made.id <= first or made.id in seen:

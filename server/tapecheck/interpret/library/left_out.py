@@ -80,13 +80,15 @@ def _tell_of_rest(torch: Torch, state: OptimizerState, owner: Instance, whole: s
     """Note what is left out of a module that is not among those that an optimizer was given `whole`."""
     listed = torch.optimizers.listed
     own = [tensor for _, tensor in torch.nn.named_parameters(owner)]
-    there = [tensor for tensor in own if tensor.node is not None and tensor.node in listed]
-    left = [tensor.node for tensor in own if tensor.node is not None and tensor.node not in listed]
-    if left and not there and any(tensor.node is None and id(tensor) in whole for tensor in own):
+    there = [tensor for tensor in own if tensor.node in listed]
+    left = [number for tensor in own if (number := tensor.node) is not None and number not in listed]
+    if not left:
+        return
+    if not there and any(tensor.node is None and id(tensor) in whole for tensor in own):
         # What the optimizer has of the module is frozen, and what is not it lacks: nothing of it is trained.
         _tell(torch, state, node, left, False, True, idle=True)
     # Many of them were left out on purpose: prompts, adapters and biases are trained without the rest.
-    elif left and all(id(tensor) in whole for tensor in there):
+    elif all(id(tensor) in whole for tensor in there):
         if 2 * len(left) <= len(there) or _few_layers(torch, owner, set(left)):
             _tell(torch, state, node, left, False, True)
 

@@ -99,11 +99,7 @@ class Optimizers:
             groups = [Dict({"params": List(list(tensors), complete != "yes"), **defaults.items}, more=True)]
         owner.state.groups = [self._leaves(group.items.get("params"), node)[0] for group in groups]
         owner.state.at = self.world.position.site(node)
-        owner.attrs["param_groups"] = List([*groups])
-        # A class of the program's own has there what it puts there: torch's steps alone fill it otherwise.
-        factory = self.machine.library.builtins["dict"] if owner.cls is not None else None
-        owner.attrs.setdefault("state", Dict({}, more=True, factory=factory))
-        owner.attrs.setdefault("defaults", defaults)
+        self._set_attributes(owner, groups, defaults)
         self._emit(owner.state, _name_of(owner), owner.state.at, complete)
         if any(tensor.node is not None and not tensor.is_leaf for tensor in tensors):
             self.torch.fail(node, "can't optimize a non-leaf Tensor", kind="ValueError")
@@ -117,6 +113,14 @@ class Optimizers:
         """Note that an optimizer has some leaves; it has them, too, when they are frozen now and switched on later."""
         numbers = (one.frozen_leaf() if one.node is None else one.node for one in tensors)
         self.listed.update(number for number in numbers if number is not None)
+
+    def _set_attributes(self, owner: Instance, groups: Iterable[Dict], defaults: Dict) -> None:
+        """Give an optimizer the attributes that torch's constructor gives it."""
+        owner.attrs["param_groups"] = List([*groups])
+        # A class of the program's own has there what it puts there: torch's steps alone fill it otherwise.
+        factory = self.machine.library.builtins["dict"] if owner.cls is not None else None
+        owner.attrs.setdefault("state", Dict({}, more=True, factory=factory))
+        owner.attrs.setdefault("defaults", defaults)
 
     def _emit(self, state: OptimizerState, name: str, at: Site, complete: Fact) -> None:
         """Write down which leaves an optimizer has."""

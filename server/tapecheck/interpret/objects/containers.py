@@ -124,6 +124,14 @@ def same_key(machine: Engine, owner: Dict, index: Value, node: ast.AST) -> bool:
             break
     else:
         return False
+    if not _was_stored_under(machine, owner, index, node):
+        return False
+    _keep_under(owner, key, other)
+    return True
+
+
+def _was_stored_under(machine: Engine, owner: Dict, index: Value, node: ast.AST) -> bool:
+    """Whether this path takes a key that nobody knows for one that was stored under before."""
     asked = machine.unknown_test(ast.In(), index, owner)
     answer = machine.known_truth(asked)
     if answer is None:
@@ -131,10 +139,7 @@ def same_key(machine: Engine, owner: Dict, index: Value, node: ast.AST) -> bool:
         text = f"the key of {written} was stored under before"
         answer = machine.world.choices.choose(node, True, text)
         machine.settle(asked, answer)
-    if not answer:
-        return False
-    _keep_under(owner, key, other)
-    return True
+    return answer
 
 
 def _read_as(machine: Engine, owner: Dict, index: Value) -> Hashable | None:

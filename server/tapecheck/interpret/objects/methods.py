@@ -342,13 +342,21 @@ def _dict_get(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST)
     if owner.more:
         return Unknown("item")
     default = argument(args, kwargs, 1, "default")
+    if not args or not owner.items or is_constant(args[0]):
+        return default
+    return _chosen_of_table(m, owner, args[0], default, node)
+
+
+def _chosen_of_table(m: Engine, owner: Dict, key: Value, default: Value, node: ast.AST) -> Value:
+    """Return the entry of a table under a key that nobody knows, or the default; the default of what is no table.
+
+    A table has names with a default, or what is called under anything: its entry is the one that a setting names.
+    """
     other = [default] if default is not None or all(map(is_constant, owner.items.values())) else []
-    # A table has names with a default, or what is called under anything: its entry is the one that a setting names.
     named = bool(other) and len(owner.named()) == len(owner.items)
-    is_table = named or all(map(_acts, (*owner.items.values(), *other)))
-    if args and owner.items and not is_constant(args[0]) and is_table:
-        return m.library.chosen(args[0], [*owner.items.items(), *((None, one) for one in other)], node, by_name=True)
-    return default
+    if not named and not all(map(_acts, (*owner.items.values(), *other))):
+        return default
+    return m.library.chosen(key, [*owner.items.items(), *((None, one) for one in other)], node, by_name=True)
 
 
 def _acts(value: Value) -> bool:
