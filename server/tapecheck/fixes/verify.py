@@ -271,6 +271,11 @@ class Verifier:
                 return False
         return self._runs_as_before(after, lines)
 
+    @property
+    def _raises(self) -> bool:
+        """Whether PyTorch raises where the finding is."""
+        return self.finding.code in RAISING or self.finding.severity == "error"
+
     def _is_gone(self, after: Report, lines: MovedLines) -> bool:
         """Return whether an edited program has not this finding."""
         code, file, own = self.finding.code, self.finding.span.file, lines.lines(self.finding.span)
@@ -283,7 +288,7 @@ class Verifier:
 
     def _brought_to_light(self, after: Report, lines: MovedLines) -> Iterator[tuple[str, Span]]:
         """Yield what the edited program raises where the finding's exception is gone, each with its rule and place."""
-        if not self._is_gone(after, lines) or self.finding.code not in RAISING:
+        if not self._is_gone(after, lines) or not self._raises:
             return
         for one in self._fresh(after, self._before(), lines):
             if one.code in RAISING and (place := lines.before(one.span)) is not None:
@@ -333,7 +338,7 @@ class Verifier:
         if fresh.code == NeedlessGraph.code and self.finding.code in _MADE_WHOLE:
             return True
         term = fresh.code == TermWithoutEffect.code
-        if self.finding.code not in RAISING and not (term and self.finding.code == UntrainedParameter.code):
+        if not self._raises and not (term and self.finding.code == UntrainedParameter.code):
             return False
         if fresh.code not in _SHOWN_LATER or (not self.finding.certain and self._shown_without(fresh, after)):
             return False
