@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from tapecheck.fixes.candidate import Candidate, Context, Strategy
 from tapecheck.fixes.code import DEFINITIONS, Code, dotted, walk
-from tapecheck.source.nodes import expression_of
+from tapecheck.source.nodes import expression_of, of_kind
 
 _EFFECT = "The gradients are those of the loss from there on; `step` sees that they are unscaled, and leaves them."
 
@@ -20,7 +20,7 @@ def unscale_first(context: Context) -> Iterator[Candidate]:
 
 def _unscaled_before(code: Code, target: ast.stmt) -> Iterator[Candidate]:
     function, block = code.function(target), code.block(target)
-    for (scaler, optimizer), calls in _steps(function).items():
+    for (scaler, optimizer), calls in _steps(code, function).items():
         # Once for each step: `unscale_` raises where it comes twice.
         if all(isinstance(code.within_block(call, block), (ast.Expr, ast.Assign)) for call in calls):
             line = f"{scaler}.unscale_({optimizer})"
@@ -33,14 +33,28 @@ def _unscaled_before(code: Code, target: ast.stmt) -> Iterator[Candidate]:
                 yield Candidate(title, _EFFECT, [inserted, *gone], group="unscale")
 
 
-def _steps(function: ast.AST) -> dict[tuple[str, str], list[ast.Call]]:
-    """Return the steps of a function that a scaler of its losses makes, by scaler and optimizer."""
+def _steps(code: Code, function: ast.AST) -> dict[tuple[str, str], list[ast.Call]]:
+    """Return the steps of a function that a scaler of losses makes, by scaler and optimizer."""
     scalers = {name for name, _, _ in _calls(function, "scale")}
+    if not scalers:
+        # Another method scales: the same attribute, or what is called the same, is the scaler.
+        last = set(map(_last, _scalers(code)))
+        scalers = {name for name, _, _ in _calls(function, "step") if _last(name) in last}
     steps: dict[tuple[str, str], list[ast.Call]] = {}
     for name, argument, call in _calls(function, "step"):
         if name in scalers:
             steps.setdefault((name, argument), []).append(call)
     return steps
+
+
+def _scalers(code: Code) -> set[str]:
+    """Return what functions of a file call their scalers."""
+    functions = of_kind(code.tree, ast.FunctionDef)
+    return {name for function in functions for name, _, _ in _calls(function, "scale")}
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]
 
 
 def step_by_scaler(context: Context) -> Iterator[Candidate]:
@@ -50,6 +64,7 @@ def step_by_scaler(context: Context) -> Iterator[Candidate]:
     statement = code.statement(call) if call is not None else None
     function = code.function(call) if call is not None else code.tree
     scalers = {name for name, _, _ in _calls(function, "scale")}
+    scalers = scalers or {name for name in _scalers(code) if name.startswith("self.")}
     match call:
         case ast.Call(func=ast.Attribute(value=optimizer, attr="step"), args=[], keywords=[]) if len(scalers) == 1:
             (scaler,) = scalers
@@ -61,7 +76,7 @@ def step_by_scaler(context: Context) -> Iterator[Candidate]:
     changes = [code.replace(call, stepped)]
     if not any(name == scaler for name in _updated(walk(function))):
         nodes = (node for each in {code, *context.codes.values()} for node in ast.walk(each.tree))
-        if any(name.rpartition(".")[2] == scaler.rpartition(".")[2] for name in _updated(nodes)):
+        if any(_last(name) == _last(scaler) for name in _updated(nodes)):
             # Whether that runs once a step is not known, and `step` raises where it does not.
             return
         update = code.insert_after(statement, [f"{scaler}.update()"])
