@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from tapecheck.fixes.candidate import Candidate, Context
 from tapecheck.fixes.code import Code, Function, dotted, root_name, targets, walk
 from tapecheck.fixes.edit import Change
+from tapecheck.fixes.rewrite import parenthesized
 from tapecheck.fixes.story import reads
 from tapecheck.fixes.strategies.cuts import (
     READ_ELSEWHERE,
@@ -282,6 +283,52 @@ def draw_with_graph(context: Context) -> Iterator[Candidate]:
             [Change(end - len("sample"), end, "rsample") for end in ends],
             group="rsample",
         )
+
+
+def past_zeros(context: Context) -> Iterator[Candidate]:
+    """Yield `mean + std * torch.randn_like(mean)` for `torch.normal(mean, std)`, `x + (x.round() - x).detach()` for
+    `x.round()`: in the place of zeros a gradient comes back.
+    """
+    code = context.code
+    for cut in all_cuts(context):
+        call = code.expression_at(cut.at.span) if cut.how == "zero" else None
+        if isinstance(call, ast.Call) and not call.keywords:
+            if (text := _drawn(code, call)) is not None:
+                title = f"Draw with a gradient on line {call.lineno}: `torch.randn_like`, scaled and moved"
+                effect = "Gradients reach what the draw is made of, and train it from now on."
+            elif (text := _passed_over(code, call)) is not None:
+                title = f"Let gradients pass `{method_called(call)}` on line {call.lineno} as they are"
+                effect = "The value is the same; gradients reach what it is made of, as if it had not been changed."
+            else:
+                continue
+            whole = isinstance(code.parent(call), ast.stmt)
+            yield Candidate(title, effect, [code.replace(call, text if whole else f"({text})")], group="zeros")
+
+
+def _drawn(code: Code, call: ast.Call) -> str | None:
+    """Return a normal draw as its mean and its deviation times noise; None for another call."""
+    torch, needed = code.torch()
+    if needed or dotted(call.func) != f"{torch}.normal" or len(call.args) != 2:
+        return None
+    mean, deviation = (parenthesized(code.segment(one)) for one in call.args)
+    if is_number(call.args[0]) or any(isinstance(one, ast.Starred) for one in call.args):
+        return None
+    return f"{mean} + {deviation} * {torch}.randn_like({code.segment(call.args[0])})"
+
+
+def _passed_over(code: Code, call: ast.Call) -> str | None:
+    """Return a rounded value as the value itself and a constant that rounds it; None for another call."""
+    if method_called(call) not in _STEPS:
+        return None
+    value = (
+        written_argument(call, 0) if call.args else call.func.value if isinstance(call.func, ast.Attribute) else None
+    )
+    name = dotted(value) if value is not None and len(call.args) < 2 else None
+    return f"{name} + ({code.segment(call)} - {name}).detach()" if name is not None else None
+
+
+_STEPS = frozenset(("ceil", "floor", "round", "sign", "trunc"))
+"""Functions that are flat between their steps."""
 
 
 def train_on_scores(context: Context) -> Iterator[Candidate]:

@@ -9,7 +9,7 @@ from tapecheck.fixes.candidate import Candidate, Context, Strategy, append, offe
 from tapecheck.fixes.code import Code, last_part, stored_pairs
 from tapecheck.fixes.story import frames
 from tapecheck.fixes.strategies.cuts import cuts_of_finding, effect_of, remove_cut, switch_off_within, ways_out
-from tapecheck.fixes.strategies.differentiable import draw_with_graph, stay_in_torch, train_on_scores
+from tapecheck.fixes.strategies.differentiable import draw_with_graph, past_zeros, stay_in_torch, train_on_scores
 from tapecheck.fixes.strategies.frozen import leave_trainable, spare_trained, switch_on_again
 from tapecheck.fixes.strategies.gradients import clear_at_another_time
 from tapecheck.fixes.strategies.registered import make_optimizer_later
@@ -76,6 +76,7 @@ STRATEGIES: tuple[Strategy, ...] = (
     switch_on_again,
     make_optimizer_later,
     draw_with_graph,
+    past_zeros,
     train_on_scores,
 )
 """What is proposed, preferred first."""
