@@ -65,6 +65,65 @@ class _Inner:
         world.comparisons.numbers = hash((numbers, *known))
 
 
+class _Before:
+    """What was compared, gave a place its first graph, and was yielded before an iteration."""
+
+    __slots__ = ("first_graphs", "guarded", "varying", "yielded")
+
+    def __init__(self, world: World, env: Env) -> None:
+        compared = world.comparisons
+        self.varying, self.guarded, self.first_graphs = compared.varying, compared.guarded, compared.first_graphs
+        self.yielded = env.yielded
+
+
+class _Freezing:
+    """The leaves that a loop freezes."""
+
+    __slots__ = ("_begun", "_first", "_graph", "_oldest")
+
+    def __init__(self, world: World) -> None:
+        self._graph, self._oldest = world.graph, world.writer.last_storage
+        self._begun = self._first = len(world.graph.frozen)
+
+    def ends_first(self) -> None:
+        """Note that the first iteration ends."""
+        self._first = len(self._graph.frozen)
+
+    def perhaps(self) -> tuple[int, ...]:
+        """Note that what the loop has frozen need not be; return these leaves."""
+        return self._graph.perhaps_frozen(self._begun)
+
+    def goes_on(self) -> bool:
+        """Whether later iterations have frozen other leaves than the first one, of those that there were before the
+        loop: each iteration may freeze one.
+        """
+        frozen, first = self._graph.frozen, self._first
+        later = {id(one) for one in frozen[first:] if one.storage.id <= self._oldest}
+        return not later <= {id(one) for one in frozen[self._begun : first]}
+
+    def note_others(self, machine: Engine, over: ast.AST) -> None:
+        """Note that the loop is left before its end: other leaves may be frozen, too."""
+        perhaps_frozen_on(machine, self._begun, over)
+
+
+class _Source:
+    """What is known of what a loop goes over."""
+
+    __slots__ = ("far", "led", "parts", "picked", "unfinished")
+
+    def __init__(self) -> None:
+        self.parts = False
+        """Whether it is parameters or modules."""
+        self.led: Fact = "no"
+        """What graph the last element led to when it came, as `leads` has it."""
+        self.picked = False
+        """Whether a condition that nobody knows picked the elements."""
+        self.far = False
+        """Whether the loop was taken on to a guard, though nobody knows how many elements there are."""
+        self.unfinished = False
+        """Whether the loop is left before the end."""
+
+
 class _Loop:
     """A loop that is being run: how far it has come, and whether another iteration is worth running."""
 
@@ -76,39 +135,25 @@ class _Loop:
         """Where in `Comparisons.counted` the loop's own entries begin."""
         self.feeding = env.sent is not None and world.position.notes.of(node, syntax.has_yield)
         """Whether it yields to whoever says how often it goes round."""
-        self.yielded = env.yielded
-        """How often its function had yielded before the last iteration."""
         self.key = (id(node), world.position.call_stack)
         self.enough = max(limits.MIN_ITERATIONS + 1 - machine.world.history.enter(self.key), 1)
-        self.varying, self.guarded = world.comparisons.varying, world.comparisons.guarded
-        self.first_graphs = world.comparisons.first_graphs
+        self.last = _Before(world, env)
+        """What there was before the last iteration."""
         self.inner = _Inner(world)
-        self.frozen = self.frozen_at_first = len(world.graph.frozen)
-        """How many leaves had been frozen when it began, and when its first iteration ended."""
-        self.oldest = world.writer.last_storage
-        """The newest memory that there was when it began."""
-        self.unfinished = False
-        """Whether it is left before the end of what it goes over."""
+        self.freezing = _Freezing(world)
+        self.over = _Source()
         self.number = world.enter_loop(node, env)
         self.rounds = repeats.Rounds(machine, self.key, self.number)
         self.done = 0
         self.extra = 0
         """Iterations that are still to be run behind a guard that it was taken on to."""
         self.repeated = False
-        self.far = False
-        """Whether it was taken on to a guard, though nobody knows how many elements it has."""
-        self.picked = False
-        """Whether a condition that nobody knows picked what it goes over."""
         self.usual: int | None = None
         """How many iterations it has where options keep their defaults, if fewer than are run."""
-        self.parts = False
-        """Whether it goes over parameters or modules."""
         self.own: Guard | None = None
         """What the condition of a `while` compares."""
         self.hangs_on: Value = None
         """What nobody knows of the condition of a `while`."""
-        self.led: Fact = "no"
-        """What graph the last element led to when it came, as `leads` has it."""
         self.reached: list[int] = []
         """The guards that it was taken on to."""
         self.started = (0, 0)
@@ -137,7 +182,7 @@ class _Loop:
         """Whether who takes what it yields says how often it goes round; `unbounded` where nothing else does."""
         if not self.feeding or self.done < self.enough or self.done >= limits.MAX_FED:
             return False
-        if self.yielded == self.env.yielded and self.work > limits.LOOP_WORK:
+        if self.last.yielded == self.env.yielded and self.work > limits.LOOP_WORK:
             # It yields nothing, with the answers of this way: nobody ends it.
             return False
         if unbounded and self.env.sent is not None:
@@ -149,12 +194,12 @@ class _Loop:
 
         Where it repeats itself, its own guards say how far ahead another iteration is worth running.
         """
-        own = self.world.comparisons.guarded - self.guarded if self.repeated else 0
-        return self.world.comparisons.varying - self.varying - own > 0
+        own = self.world.comparisons.guarded - self.last.guarded if self.repeated else 0
+        return self.world.comparisons.varying - self.last.varying - own > 0
 
     def fills(self) -> bool:
         """Whether the last iteration gave a place its first graph: the places may come round again."""
-        return self.world.comparisons.first_graphs > self.first_graphs
+        return self.world.comparisons.first_graphs > self.last.first_graphs
 
     def ahead(self, left: float) -> int:
         """Take it on to the next guard that comes out otherwise, of `left` iterations; return how far, 0 for none."""
@@ -171,9 +216,7 @@ class _Loop:
 
     def look(self) -> None:
         """Note what was compared before an iteration."""
-        self.varying, self.guarded = self.world.comparisons.varying, self.world.comparisons.guarded
-        self.first_graphs = self.world.comparisons.first_graphs
-        self.yielded = self.env.yielded
+        self.last = _Before(self.world, self.env)
         self.world.loops.entries = []
 
     def entered_by(self, element: Value) -> list[BaseValue]:
@@ -212,16 +255,16 @@ class _Loop:
 
     def is_longer(self, index: int, place: ast.expr) -> None:
         """Note, once, that it is taken on to a guard behind so many elements: nobody knows how many there are."""
-        if not self.far:
-            self.far = True
+        if not self.over.far:
+            self.over.far = True
             held = isinstance(self.node, ast.While)
             text = f"`{syntax.text_of(place)}` {f'holds {index} times' if held else f'has more than {index} elements'}"
             self.world.assumptions.enter(self, "length", text, place)
 
     def finds(self, stream: Stream, place: ast.expr) -> None:
         """Note, once, that there are elements where a condition that nobody knows picked them."""
-        if not self.picked and stream.rest() & PICKED:
-            self.picked = True
+        if not self.over.picked and stream.rest() & PICKED:
+            self.over.picked = True
             stream.settle()
             text = f"`{syntax.text_of(place)}` has {self.done + 1} or more elements"
             self.world.assumptions.enter(self, "length", text, place)
@@ -234,7 +277,7 @@ class _Loop:
         """End an iteration."""
         self.done += 1
         if self.done == 1:
-            self.frozen_at_first = len(self.world.graph.frozen)
+            self.freezing.ends_first()
         self.world.budget.spend(limits.ITERATION_WORK)
         self.inner.numbers.append(self.world.comparisons.numbers)
         carry.end(self.machine, self.number, self.done, self.started)
@@ -253,19 +296,11 @@ class _Loop:
 
     def perhaps_freezes(self) -> None:
         """Note that what it has frozen need not be: nobody knows how often it goes round."""
-        leaves = self.world.graph.perhaps_frozen(self.frozen)
+        leaves = self.freezing.perhaps()
         if leaves:
             head = self.node.test if isinstance(self.node, ast.While) else self.node.iter
             text = f"the loop over `{self.world.position.notes.of(head, syntax.text_of)}` does not freeze it"
             self.world.assumptions.note("option", text, head, leaves)
-
-    def freezes_on(self) -> bool:
-        """Whether its later iterations have frozen other leaves than the first one, of those that there were before it:
-        each iteration may freeze one.
-        """
-        frozen, first = self.world.graph.frozen, self.frozen_at_first
-        later = {id(one) for one in frozen[first:] if one.storage.id <= self.oldest}
-        return not later <= {id(one) for one in frozen[self.frozen : first]}
 
     def leave(self, more: Fact, *, settled: bool = False, ahead: bool = False, length: int | None = None) -> None:
         """Leave it; `more` says whether the program's own loop goes on, `settled` that nobody knows its length, `ahead`
@@ -282,7 +317,15 @@ class _Loop:
         self.inner.left(machine, self.key)
         periodic = guards.comes_round(machine, self.number)
         end = LoopEnd(
-            self.number, self.done, more, self.usual, settled, ahead, parts=self.parts, periodic=periodic, length=length
+            self.number,
+            self.done,
+            more,
+            self.usual,
+            settled,
+            ahead,
+            parts=self.over.parts,
+            periodic=periodic,
+            length=length,
         )
         world.loops.leave(end, self.outside)
 
@@ -312,7 +355,7 @@ def _go_over(loop: _Loop, node: ast.For | ast.AsyncFor, value: Value, stream: St
     while not leaving:
         following = _next(loop, stream, index, element)
         if following is None and not (leaving := _ways_out(loop, node, endless=stream.never_ends) or {}):
-            loop.unfinished = (length := stream.length()) is not None and index < length
+            loop.over.unfinished = (length := stream.length()) is not None and index < length
             break
         if following is not None and following > index and stream.length() is None:
             loop.is_longer(following, node.iter)
@@ -327,8 +370,8 @@ def _go_over(loop: _Loop, node: ast.For | ast.AsyncFor, value: Value, stream: St
             machine.world.loops.forget()
             break
         loop.finds(stream, node.iter)
-        loop.parts = loop.parts or carry.of_model(element)
-        loop.led = loop.leads(element)
+        loop.over.parts = loop.over.parts or carry.of_model(element)
+        loop.over.led = loop.leads(element)
         machine.assign(node.target, element, env, node)
         signal = yield from _body(machine, node, leaving, env)
         index += 1
@@ -351,8 +394,8 @@ def _leave_for(loop: _Loop, node: ast.For | ast.AsyncFor, stream: Stream, signal
     more = _has_more(stream, length, signal)
     if signal is None:
         _forget_at_end(loop, node, stream, length, more)
-    if (loop.unfinished and loop.parts) or (more != "no" and loop.freezes_on()):
-        perhaps_frozen_on(loop.machine, loop.frozen, node.iter)
+    if (loop.over.unfinished and loop.over.parts) or (more != "no" and loop.freezing.goes_on()):
+        loop.freezing.note_others(loop.machine, node.iter)
     settled = stream.length_settled
     ahead = settled and signal is None and loop.has_ahead()
     known = signal is None and not (settled or stream.never_ends) and _is_known(loop, node, stream, length)
@@ -400,7 +443,7 @@ def _next(loop: _Loop, stream: Stream, index: int, element: Value) -> int | None
     following = _following(loop, stream, index, length, element)
     if following is not None or loop.work > limits.LOOP_WORK or loop.done >= limits.MODEL_ITERATIONS:
         return following
-    if loop.led != loop.leads(element) and (length is not None or stream.sequential):
+    if loop.over.led != loop.leads(element) and (length is not None or stream.sequential):
         # What it does to the graph that an element leads to, as to freeze a leaf, it does to each of them.
         return index
     if not stream.held or length is None:
@@ -529,7 +572,7 @@ def _of_layers(loop: _Loop, stream: Stream, length: int | None, element: Value) 
         if stream.next >= length:
             return False
     few = (loop.done if stream.sequential else length) <= limits.MODEL_ITERATIONS
-    return few and loop.parts
+    return few and loop.over.parts
 
 
 def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
@@ -567,8 +610,8 @@ def _leave_while(loop: _Loop, node: ast.While, *, more: bool, always: bool) -> N
         _forget_counters(loop, None, loop.hangs_on)
     if more and not always:
         loop.perhaps_freezes()
-    elif more and loop.freezes_on():
-        perhaps_frozen_on(loop.machine, loop.frozen, node.test)
+    elif more and loop.freezing.goes_on():
+        loop.freezing.note_others(loop.machine, node.test)
     known = not more and loop.hangs_on is None
     loop.leave("may" if more else "no", length=loop.done if known else None)
 
