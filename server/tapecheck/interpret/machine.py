@@ -183,6 +183,8 @@ class Machine:
     def doubt(self, kind: str, node: ast.AST) -> None:
         """Note an exception that Python may raise here: what comes after it is not certain."""
         missed = syntax.missed(self, node)
+        if not missed:
+            self.library.lost_gradient(kind, node)
         if self.world.omissions.mistake(kind, node, missed=missed) and not missed:
             self.world.assumptions.note_exception(kind, node)
 

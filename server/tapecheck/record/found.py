@@ -50,6 +50,7 @@ HEADLINES = {
     StaleSavedTensor.code: "a saved tensor was modified in place before the backward",
     BackwardWithoutGraph.code: "this tensor has no graph: nothing to differentiate",
     LeafInplace.code: "in-place update of a leaf outside `torch.no_grad()`",
+    "TAPE105": "the optimizer is given a tensor that is no leaf",
     MissingCreateGraph.code: "gradient cannot be differentiated: missing `create_graph=True`",
     "TAPE602": "DDP waits for the gradient of unused parameters and raises",
     "TAPE603": "second backward through one call of a compiled model",
@@ -68,6 +69,7 @@ _HELP = {
     StaleSavedTensor.code: "make the change after the backward that needs the old value, or change a copy",
     BackwardWithoutGraph.code: "remove the `.detach()`, `.data`, `.item()` or `no_grad` on the way to this tensor",
     LeafInplace.code: "make the change under `torch.no_grad()`",
+    "TAPE105": "call `requires_grad_()` on the value last, or make it an `nn.Parameter`",
     "TAPE602": (
         "make every output a part of the loss in each iteration, leave out what is not used, or pass "
         "`find_unused_parameters=True` to `DistributedDataParallel`"

@@ -8,6 +8,7 @@ from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
 from tapecheck.rules.compiled_backward_twice.rule import CompiledBackwardTwice
 from tapecheck.rules.compiled_double_backward.rule import CompiledDoubleBackward
 from tapecheck.rules.donated_buffers.rule import DonatedBuffers
+from tapecheck.rules.gradient_of_non_leaf.rule import GradientOfNonLeaf
 from tapecheck.rules.leaf_inplace.rule import LeafInplace
 from tapecheck.rules.missing_create_graph.rule import MissingCreateGraph
 from tapecheck.rules.parameter_ready_twice.rule import ParameterReadyTwice
@@ -27,6 +28,7 @@ _REENTRANT = "torch.utils.checkpoint is incompatible with .grad()"
 _SHARDS = ("got mixed torch.Tensor and DTensor", "are out of bounds for storage of size 0", "has already been lazily")
 _OUT = "functions with out=... arguments don't support automatic differentiation"
 _INPLACE = "modified by an inplace operation"
+_NON_LEAF = "can't optimize a non-leaf Tensor"
 _NO_GRAPH = "does not require grad"
 _LEAF = ("leaf Variable that requires grad", "a leaf variable has been moved into the graph interior")
 _SPOKEN_OF = {
@@ -45,6 +47,8 @@ _SPOKEN_OF = {
 def codes_of(raised: Raised) -> tuple[str, ...]:
     """Return the rules that speak of an exception."""
     text = raised.message
+    if raised.exception == "ValueError":
+        return (GradientOfNonLeaf.code,) if _NON_LEAF in text else ()
     if raised.exception != "RuntimeError":
         return ()
     known = next((codes for part, codes in _SPOKEN_OF.items() if part in text), None)

@@ -127,6 +127,8 @@ class Autograd:
         self.module_hooks: list[tuple[Instance, int, Value]] = []
         self.escaped: set[int] = set()
         """Leaves that unknown code has got."""
+        self.absent: tuple[ast.AST, int] | None = None
+        """Where the program has last asked a tensor that is no leaf for its gradient, which is None, and its node."""
         self._gradient_graph: dict[int, _Known] = {}
         self._own_gradients: dict[int, Fact] = {}
         """Nodes of custom Functions whose backward cuts the gradient ("may"), or is once_differentiable ("no")."""
@@ -667,7 +669,14 @@ class Autograd:
             return grad.tensor
         if isinstance(grad, Tensor):
             grad.note(Mark.GRADIENT_OF, tensor)
+        if grad is None and tensor.lacks_gradient and tensor.node is not None:
+            self.absent = (node, tensor.node)
         return grad
+
+    def lost(self, kind: str, node: ast.AST) -> None:
+        """End the way where Python raises since an operand is the `.grad` of a tensor that is no leaf: it is None."""
+        if self.absent is not None and any(operand is self.absent[0] for operand in ast.iter_child_nodes(node)):
+            self.torch.fail(node, "the gradient of a tensor that is no leaf is None", kind=kind, of=self.absent[1])
 
     def read(self, tensor: Tensor, node: ast.AST, how: str = "") -> None:
         """Note that the program looks at a gradient, `how` where its size matters."""

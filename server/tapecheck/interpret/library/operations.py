@@ -602,9 +602,17 @@ def _check_view(torch: Torch, target: Tensor, inputs: dict[str, list[Tensor | Un
             )
 
 
-def fail(torch: Torch, node: ast.AST, message: str, backward: int | None = None, kind: str = "RuntimeError") -> None:
-    """Raise as torch would."""
-    torch.world.writer.emit(Raised(torch.world.position.site(node), kind, message, backward))
+def fail(
+    torch: Torch,
+    node: ast.AST,
+    message: str,
+    backward: int | None = None,
+    kind: str = "RuntimeError",
+    *,
+    of: int | None = None,
+) -> None:
+    """Raise as torch would; `of` is the node of the tensor that it is about, where it names one."""
+    torch.world.writer.emit(Raised(torch.world.position.site(node), kind, message, backward, node=of))
     raise Signal(kind, None, message, node)
 
 

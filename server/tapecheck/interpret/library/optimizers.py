@@ -101,13 +101,20 @@ class Optimizers:
         owner.state.at = self.world.position.site(node)
         self._set_attributes(owner, groups, defaults)
         self._emit(owner.state, _name_of(owner), owner.state.at, complete)
-        if any(tensor.node is not None and not tensor.is_leaf for tensor in tensors):
-            self.torch.fail(node, "can't optimize a non-leaf Tensor", kind="ValueError")
-        if complete == "yes" and nothing:
-            self.torch.fail(node, "optimizer got an empty parameter list", kind="ValueError")
-        if complete == "yes" and _shared(owner.state.groups):
-            self.torch.fail(node, _TWICE, kind="ValueError")
+        self._refuse(owner.state, tensors, complete == "yes", nothing, node)
         return None
+
+    def _refuse(
+        self, state: OptimizerState, tensors: Iterable[Tensor], complete: bool, nothing: bool, node: ast.AST
+    ) -> None:
+        """Raise where torch takes no optimizer of what it is given."""
+        computed = next((one.node for one in tensors if one.lacks_gradient), None)
+        if computed is not None and state.recorded == "no":
+            self.torch.fail(node, "can't optimize a non-leaf Tensor", kind="ValueError", of=computed)
+        if complete and nothing:
+            self.torch.fail(node, "optimizer got an empty parameter list", kind="ValueError")
+        if complete and _shared(state.groups):
+            self.torch.fail(node, _TWICE, kind="ValueError")
 
     def _list(self, tensors: Iterable[Tensor]) -> None:
         """Note that an optimizer has some leaves; it has them, too, when they are frozen now and switched on later."""

@@ -182,6 +182,11 @@ class Tensor(BaseValue):
         self.items: list[Value] | None = None
         self.hooks: list[Value] = []
 
+    @property
+    def lacks_gradient(self) -> bool:
+        """Whether it is surely the result of an op, whose `.grad` no backward fills."""
+        return self.graph == "yes" and self.node is not None and not (self.is_leaf or self.retains_grad)
+
     def stands_at(self, built: Tensor) -> None:
         """Note that it may have the graph that was built for it."""
         self.node, self.oldest = built.node, built.oldest

@@ -1,0 +1,1 @@
+"""TAPE105, gradient-of-non-leaf."""

@@ -1,0 +1,20 @@
+"""Whose gradient is asked for that no backward fills."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tapecheck.rules.facts import Facts
+from tapecheck.tape import Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradientOfNonLeafFacts(Facts):
+    """`tensor` is its name, empty where it has none, and `built` where it was computed. `how` says whether it is an
+    "update" of a leaf that had the name before, was "given" to an optimizer, or is "read" for its own sake.
+    """
+
+    tensor: str
+    built: Span
+    how: Literal["update", "given", "read"]

@@ -1,0 +1,70 @@
+"""TAPE105, gradient-of-non-leaf."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.gradient_of_non_leaf.facts import GradientOfNonLeafFacts
+from tapecheck.rules.reading import Reading
+from tapecheck.rules.rule import Rule
+from tapecheck.rules.words import called_from, headline, quoted
+from tapecheck.tape import Node, Raised
+
+
+class GradientOfNonLeaf(Rule):
+    """The `.grad` of a tensor that an op has computed is None, and an optimizer refuses such a tensor."""
+
+    code = "TAPE105"
+    name = "gradient-of-non-leaf"
+    severity = "error"
+    raises = True
+    summary = "A tensor that an op has computed is no leaf: its `.grad` is None, and no optimizer takes it"
+
+    def judge(self, readings: Sequence[Reading]) -> list[Finding]:
+        return [
+            self._finding(reading, raised, reading.ledger.nodes[raised.node])
+            for reading in readings
+            for raised in reading.raised
+            if raised.backward is None and raised.node in reading.ledger.nodes and not raised.caught
+        ]
+
+    def _finding(self, reading: Reading, raised: Raised, node: Node) -> Finding:
+        name, home = _name(reading, node), raised.at.span
+        tensor, how = quoted(name, "the tensor"), _how(reading, raised, node, name)
+        labels = []
+        if node.at.span != home:
+            earlier = ", in an earlier iteration" if how == "update" else ""
+            labels.append(Label(node.at.span, f"`{node.op}` computes {tensor} here{earlier}", "built"))
+        labels += called_from(reading, raised.at, raised.at)
+        given = how == "given"
+        form = "the optimizer is given {}, which is no leaf" if given else "the gradient of {} is None: it is no leaf"
+        message = headline(form.replace("{}", "`{}`"), name) if name else form.replace("{}", "a tensor")
+        return Finding(
+            self.code, self.name, self.severity, home, message, _help(tensor, how), tuple(labels),
+            facts=GradientOfNonLeafFacts(tensor=name, built=node.at.span, how=how),
+            notes=("a backward fills the `.grad` of leaves alone; it goes through what an op has computed",),
+        )  # fmt: skip
+
+
+def _name(reading: Reading, node: Node) -> str:
+    """Return the name that a tensor was bound to last; empty where it has none."""
+    bound = reading.binds.get(node.id, ())
+    return bound[-1][1].name if bound else ""
+
+
+def _how(reading: Reading, raised: Raised, node: Node, name: str) -> Literal["update", "given", "read"]:
+    if raised.exception == "ValueError":
+        return "given"
+    leaves = reading.ledger.leaves.keys() & reading.below([node.id])
+    named = {bind.name for leaf in leaves for _, bind in reading.binds.get(leaf, ())}
+    return "update" if name and name in named and node.at.iteration else "read"
+
+
+def _help(tensor: str, how: Literal["update", "given", "read"]) -> str:
+    if how == "update":
+        return f"change {tensor} in place under `torch.no_grad()`: it then stays the leaf that the backward fills"
+    if how == "given":
+        return f"make {tensor} a leaf: call `requires_grad_()` on its value last, or make that an `nn.Parameter`"
+    return f"call `retain_grad()` on {tensor} before the backward, or make it a leaf: `.detach().requires_grad_()`"

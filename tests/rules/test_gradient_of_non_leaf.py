@@ -1,0 +1,107 @@
+"""Gradients of tensors that are no leaves (TAPE105): each program is run under torch, which says whether it raises."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+
+import pytest
+
+from tapecheck.check import check
+from tapecheck.fixes import fixes_for
+from tapecheck.source import from_text
+from tests.fixes.support import fixed
+
+torch = pytest.importorskip("torch")
+
+MADE = {
+    "leaf": "w = torch.randn(3, requires_grad=True)",
+    "leaf last": "w = (torch.randn(3) * 0.1).requires_grad_()",
+    "parameter": "w = nn.Parameter(torch.randn(3) * 0.1)",
+    "of a layer": "w = nn.Linear(3, 1).weight[0]",
+    "layer's own": "w = nn.Linear(3, 3).bias",
+    "product": "w = torch.randn(3, requires_grad=True) * 0.1",
+    "negated": "w = -torch.randn(3, requires_grad=True)",
+    "clone": "w = torch.randn(3, requires_grad=True).clone()",
+    "view": "w = torch.randn(1, 3, requires_grad=True).view(3)",
+    "other type": "w = torch.randn(3, requires_grad=True).double().float()",
+    "same type": "w = torch.randn(3, requires_grad=True).float()",
+    "same device": "w = torch.randn(3, requires_grad=True).to('cpu')",
+    "device": "at = 'cuda' if torch.cuda.is_available() else 'cpu'\nw = torch.randn(3, requires_grad=True).to(at)",
+    "contiguous": "w = torch.randn(3, requires_grad=True).contiguous()",
+    "cut": "w = (torch.randn(3, requires_grad=True) * 0.1).detach().requires_grad_()",
+    "retained": "w = torch.randn(3, requires_grad=True) * 0.1\nw.retain_grad()",
+    "given": "w = torch.randn(3, requires_grad=True) * 0.1\nw.grad = torch.zeros(3)",
+    "stacked": "w = torch.stack([torch.randn((), requires_grad=True) for _ in range(3)])",
+    "no graph": "with torch.no_grad():\n    w = torch.randn(3, requires_grad=True) * 0.1\nw.requires_grad_()",
+}
+USED = {
+    "printed": "print(w.grad)",
+    "norm": "w.grad.norm()",
+    "data": "w.grad.data.clone()",
+    "stepped": "with torch.no_grad():\n    w -= 0.1 * w.grad",
+    "moved on": "v = w - 0.1 * w.grad",
+    "cleared": "w.grad.zero_()",
+    "guarded": "if w.grad is not None:\n    w.grad.zero_()",
+    "caught": "try:\n    w.grad.zero_()\nexcept AttributeError:\n    pass",
+    "optimizer": "torch.optim.SGD([w], lr=0.1)",
+    "differentiable": "torch.optim.SGD([w], lr=0.1, differentiable=True)",
+    "optimizer of several": "torch.optim.Adam([{'params': [w]}, {'params': nn.Linear(2, 2).parameters()}])",
+    "mine": "g = w.grad\ng = torch.zeros(3) if g is None else g\ng.norm()",
+}
+
+
+def _program(made: str, used: str) -> str:
+    return f"import torch\nfrom torch import nn\n{MADE[made]}\n(w * w).sum().backward()\n{USED[used]}\n"
+
+
+def _raises(text: str) -> bool:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            exec(text, {})
+        except (AttributeError, TypeError, ValueError):
+            return True
+    return False
+
+
+def _certain(text: str) -> bool:
+    return any(one.code == "TAPE105" and one.certain for one in check(from_text(text, "run.py")).findings)
+
+
+@pytest.mark.parametrize("made", MADE)
+def test_it_is_told_where_torch_raises(made: str) -> None:
+    texts = {used: _program(made, used) for used in USED}
+    truth = {used: _raises(text) for used, text in texts.items()}
+    assert {used: _certain(text) for used, text in texts.items()} == truth
+
+
+@pytest.mark.parametrize(("made", "used"), [*itertools.product(["product", "negated", "clone", "view"], USED)])
+def test_safe_fixes_let_the_program_run(made: str, used: str) -> None:
+    text = _program(made, used)
+    report = check(from_text(text, "run.py"))
+    for finding in report.findings:
+        for fix in fixes_for(report, finding):
+            assert not _raises(fixed(text, fix)), fix.title
+
+
+@pytest.mark.parametrize("hidden", ["w = hidden.wrap(w)", "hidden.keep_gradients(w)", "w = w * hidden.rate()"])
+def test_what_hidden_code_does_with_it_is_not_known(hidden: str) -> None:
+    text = f"import hidden\nimport torch\nw = torch.randn(3, requires_grad=True)\nw = w * 2\n{hidden}\n"
+    sure = _certain(f"{text}(w * w).sum().backward()\nw.grad.norm()\n")
+    assert sure == hidden.startswith("w = w *")
+
+
+UPDATES = ["w = w - 0.1 * w.grad", "w = w + -0.1 * w.grad", "w = w - w.grad * 0.1 / 2"]
+
+
+@pytest.mark.parametrize("update", UPDATES)
+def test_an_update_is_made_in_place(update: str) -> None:
+    head = "import torch\nw = torch.ones(3, requires_grad=True)\nx = torch.ones(4, 3)\nfor step in range(4):\n"
+    text = f"{head}    loss = (x @ w).pow(2).mean()\n    loss.backward()\n    {update}\n"
+    report = check(from_text(text, "run.py"))
+    (finding,) = report.findings
+    (fix, *_) = fixes_for(report, finding)
+    mended = fixed(text, fix)
+    assert (finding.code, fix.applicability, _raises(mended)) == ("TAPE105", "safe", False)
+    assert not check(from_text(mended, "run.py")).findings
