@@ -108,6 +108,37 @@ def test_the_layer_is_made_once_and_trained(made: str) -> None:
     assert sum(torch.equal(before, after) for before, after in pairs) <= 2
 
 
+ELSEWHERE = {
+    "in a loop": "for _ in range(2):\n    layer = nn.Linear(16, 16)\n    x = layer(x)\nout = self.spare(x)",
+    "in a list": "heads = nn.ModuleList([nn.Linear(16, 2) for _ in range(2)])\nout = heads[0](x) + heads[1](x)",
+    "on a condition": "if self.training:\n    head = nn.Linear(16, 2)\nout = head(x)",
+    "initialized each time": "head = nn.Linear(16, 2)\nnn.init.xavier_uniform_(head.weight)\nout = head(x)",
+    "set each time": "head = nn.Sequential(nn.Linear(16, 2))\nhead[0].weight.data.normal_()\nout = head(x)",
+    "initialized by another": "head = nn.Linear(16, 2)\nhead.apply(nn.init.zeros_)\nout = head(x)",
+    "let go": "head = nn.Linear(16, 2)\nout = head(x)\ndel head",
+    "named as a method of modules": "half = nn.Linear(16, 2)\nout = half(x)",
+    "named as what the base class has": "fc = nn.Linear(16, 2)\nout = fc(x)",
+    "named as a method of its own": "forward = nn.Linear(16, 2)\nout = forward(x)",
+    "made of what another name is there": "head = nn.Linear(16, wide)\nout = head(x)",
+}
+
+
+@pytest.mark.parametrize("made", ELSEWHERE)
+def test_what_is_not_one_layer_in_each_call_is_not_made_once(made: str) -> None:
+    module = MODULE.replace(
+        "def __init__(self):\n        super().__init__()\n        self.body",
+        ("def __init__(self, wide=7):\n        super().__init__()\n        self.body"),
+    ).replace("class Block", "wide = 2\n\nclass Block")
+    text = module.replace("{made}", _indented(ELSEWHERE[made])) + LOOP
+    report = check(from_text(text, "run.py"))
+    found = [one for one in report.findings if one.code == "TAPE405"]
+    # What makes it once would change how many there are, what they are made of, or what they are at each step.
+    assert not [fix for one in found for fix in fixes_for(report, one) if "once" in fix.title]
+    plain = MODULE.replace("{made}", _indented("head = nn.Linear(16, 2)\nout = head(x)")) + LOOP
+    (usual,) = (report := check(from_text(plain, "run.py"))).findings
+    assert [fix.title for fix in fixes_for(report, usual)] == ["Make `head` once, in `__init__`"]
+
+
 OUTSIDE = """\
 import torch
 from torch import nn

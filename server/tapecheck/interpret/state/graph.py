@@ -38,9 +38,9 @@ class GraphBuilder:
         self._unknown_source: Tensor | None = None
         self.leaf_tensors: dict[int, Tensor] = {}
         self.frozen: list[Tensor] = []
+        """The leaves whose gradients were switched off, in order."""
         self.thawed = 0
         """How many times a leaf that was frozen was switched on again."""
-        """The leaves whose gradients were switched off, in order."""
         self.leaves_changed = False
         """Whether an op in place has given a graph to a tensor without one: modules may hold more than leaves then."""
         self.gradients_cut = False

@@ -5,15 +5,17 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
 from tapecheck.fixes.candidate import Candidate, Context, Strategy
-from tapecheck.fixes.code import Code, dotted, targets
+from tapecheck.fixes.code import Code, dotted, root_name, targets
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.strategies.registered import EFFECT, added_to, lacking_of, make_optimizer_later
 from tapecheck.rules.facts import Lacking
-from tapecheck.source.nodes import STORES, attr_of, id_of, is_literal, method_called, of_kind
+from tapecheck.source.nodes import STORES, attr_of, id_of, is_literal, is_read, method_called, of_kind
 from tapecheck.source.parsing import parse_expression
 from tapecheck.tape import Span
+from tapecheck.torchfacts import classes
 
 
 def register(context: Context) -> Iterator[Candidate]:
@@ -214,10 +216,9 @@ def make_once(context: Context) -> Iterator[Candidate]:
         if made is None or owner is None or init is None:
             continue
         method, own = code.function(made), init.args.args[0].arg
-        name, changes = _in_the_place_of(code, made, own)
-        taken = any(one.attr == name for one in of_kind(owner, ast.Attribute) if not code.inside(one, method))
+        name, changes = _in_the_place_of(code, made, own) if _once_in(code, made, method) else ("", [])
         stored = code.insert_after(init.body[-1], [f"{own}.{name} = {code.segment(made)}"])
-        if name and changes and stored is not None and not taken and _same_in(made, method, own):
+        if name and changes and stored is not None and _same_in(made, own, method, init):
             yield Candidate(f"Make `{name}` once, in `__init__`", EFFECT, [stored, *changes], group="once")
         return
 
@@ -225,7 +226,38 @@ def make_once(context: Context) -> Iterator[Candidate]:
 def _whole_layer(code: Code, made: ast.Call | None) -> ast.Call | None:
     """Return the call that takes in what a call makes, as `nn.Sequential(nn.Linear(2, 2))` does, else that itself."""
     outer = code.parent(made) if made is not None else None
-    return _whole_layer(code, outer) if isinstance(outer, ast.Call) and made in outer.args else made
+    takes_in = isinstance(outer, ast.Call) and made in outer.args and root_name(outer.func) in code.imported()
+    return _whole_layer(code, outer) if takes_in and isinstance(outer, ast.Call) else made
+
+
+def _once_in(code: Code, made: ast.Call, method: ast.AST) -> bool:
+    """Return whether each call of a method makes one of what a call in it makes, whatever holds then."""
+    around = takewhile(lambda parent: not isinstance(parent, ast.stmt), code.parents(made))
+    always = not any(isinstance(one, (*_EACH, ast.IfExp, ast.BoolOp)) for one in around)
+    return always and isinstance(method, ast.FunctionDef) and code.statement(made) in method.body
+
+
+def _is_free(code: Code, name: str, method: ast.AST | None = None) -> bool:
+    """Return whether no class of a file has an attribute of a name, but for what a method does with its own, and no
+    module has one.
+    """
+    attributes = (one for one in of_kind(code.tree, ast.Attribute) if one.attr == name)
+    named = (one for owner in of_kind(code.tree, ast.ClassDef) for one in owner.body)
+    taken = any(getattr(one, "name", "") == name or name in map(dotted, targets(one)) for one in named)
+    own = all(method is not None and code.inside(one, method) for one in attributes)
+    return own and not taken and classes.module_lacks(name)
+
+
+def _only_read(code: Code, loads: Sequence[ast.expr]) -> bool:
+    """Return whether loads are of what a statement computes something with, nothing that may set what is loaded."""
+    for load in loads:
+        value = getattr(code.statement(load), "value", None)
+        # A statement that leaves its value alone is there for what it does, as `nn.init.zeros_(head.bias)` is.
+        if isinstance(code.statement(load), ast.Expr) or value is None or not code.inside(load, value):
+            return False
+        if any(method_called(one).endswith("_") for one in code.parents(load) if isinstance(one, ast.Call)):
+            return False
+    return True
 
 
 def _in_the_place_of(code: Code, made: ast.Call, own: str) -> tuple[str, list[Change]]:
@@ -235,14 +267,20 @@ def _in_the_place_of(code: Code, made: ast.Call, own: str) -> tuple[str, list[Ch
     making, method = code.statement(made), code.function(made)
     if not isinstance(making, ast.Assign) or making.value is not made:
         name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", attr_of(made.func) or id_of(made.func)).lower()
-        return name, [code.replace(made, f"{own}.{name}")]
-    gone, target = code.delete(making), making.targets[0]
-    if gone is not None and isinstance(target, ast.Attribute) and id_of(target.value) == own:
-        return target.attr, [gone]
-    name = id_of(target)
-    if gone is None or code.stores(method, name) != [making]:
+        return name, [code.replace(made, f"{own}.{name}")] if _is_free(code, name) else []
+    return _in_the_place_of_name(code, making, method, own)
+
+
+def _in_the_place_of_name(code: Code, making: ast.Assign, method: ast.AST, own: str) -> tuple[str, list[Change]]:
+    """Return the same for a statement that stores what is made, where nothing else sets it in the method."""
+    gone, written = code.delete(making), dotted(making.targets[0]) or ""
+    loads, name = code.loads(method, written), written.removeprefix(f"{own}.")
+    others = [one for one in of_kind(method, ast.Name) if one.id == written and not is_read(one)]
+    alone = code.stores(method, written) == [making] and len(others) <= 1 and _only_read(code, loads)
+    kept = name != written
+    if gone is None or not alone or not _is_free(code, name, method if kept else None):
         return name, []
-    return name, [gone, *[code.replace(load, f"{own}.{name}") for load in code.loads(method, name)]]
+    return name, [gone] if kept else [gone, *(code.replace(load, f"{own}.{name}") for load in loads)]
 
 
 def _method_of_module(code: Code, made: ast.Call | None) -> tuple[ast.ClassDef, ast.FunctionDef] | tuple[None, None]:
@@ -260,11 +298,13 @@ def _first(function: ast.FunctionDef) -> str:
     return function.args.args[0].arg if function.args.args else ""
 
 
-def _same_in(value: ast.expr, method: ast.AST, own: str) -> bool:
-    """Return whether a value means the same outside of its method: of the method's names it reads the object alone."""
-    local = {one.arg for one in of_kind(method, ast.arg)} | {
-        one.id for one in of_kind(method, ast.Name) if _stored(one)
-    }
+def _same_in(value: ast.expr, own: str, *functions: ast.AST) -> bool:
+    """Return whether a value means the same in each of some functions: of their names it reads the object alone."""
+    local = set[str]()
+    for function in functions:
+        local |= {one.arg for one in of_kind(function, ast.arg)}
+        local |= {one.id for one in of_kind(function, ast.Name) if _stored(one)}
+        local |= {(one.asname or one.name).partition(".")[0] for one in of_kind(function, ast.alias)}
     return not (local - {own}) & {one.id for one in of_kind(value, ast.Name)}
 
 
@@ -272,6 +312,7 @@ def _stored(name: ast.Name) -> bool:
     return isinstance(name.ctx, ast.Store)
 
 
+_EACH = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _PLAIN = (ast.List, ast.ListComp, ast.Dict, ast.DictComp)
 
 

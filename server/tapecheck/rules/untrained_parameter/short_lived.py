@@ -106,6 +106,6 @@ def _finding(reading: Reading, story: _Anew, code: str, rule: str) -> Finding:
         ),
         notes=(
             *in_full(message, named, "made anew each time"),
-            f"each iteration begins with new random values, and what `{story.optimizer.name}` steps is not among them",
+            f"each iteration begins with new values, and what `{story.optimizer.name}` steps is not among them",
         ),
     )  # fmt: skip
