@@ -8,7 +8,7 @@ import random
 import pytest
 
 from tapecheck.check import check
-from tapecheck.source import from_text
+from tapecheck.source import from_text, older
 
 PROGRAM = """import sys
 import torch
@@ -118,3 +118,18 @@ def test_a_text_that_looks_like_one_stays_as_it_is() -> None:
     source = from_text('x = "a <> b"\ny = "print 1L"\nprint x, y\n', "text.py")
     texts = [node.value for node in ast.walk(source.tree) if isinstance(node, ast.Constant)]
     assert texts == ["a <> b", "print 1L"]
+
+
+def test_many_statements_on_a_line_that_stays_wrong_are_each_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried, parses = [0], older._parses
+
+    def counted(lines: list[str]) -> bool:
+        tried[0] += 1
+        # Trying each end of each with each of the others took twice as long for every further one.
+        assert tried[0] < 1000
+        return parses(lines)
+
+    monkeypatch.setattr(older, "_parses", counted)
+    assert older.translated(["; ".join(["print 'a#'"] * 60) + " @@"], 0) == {}
+    line = "; ".join(["print 'a#;'"] * 60)
+    assert older.translated([line], 0) == {0: line.replace("print '", "print('").replace("#;'", "#;')")}

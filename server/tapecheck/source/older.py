@@ -66,17 +66,27 @@ def _as_it_is(lines: list[str]) -> Iterator[list[str]]:
 def _printed(lines: list[str]) -> Iterator[list[str]]:
     """`print x, y` and `print >>f, x`: calls."""
     found = _PRINT.match(lines[0])
-    if found is None:
-        return
-    at = found.end()
-    rest = _TO.sub(r"\1  ", lines[0][at:], count=1)
-    made = [f"{lines[0][:at]}({rest[1:] if rest[:1] == ' ' else rest}", *lines[1:]]
-    for last, line in enumerate(made):
-        for end in _ends(line):
-            closed = [*made[:last], f"{line[:end]}){line[end:]}"]
-            yield closed
-            if last == 0 and line[end : end + 1] == ";":
-                yield from _printed(closed)
+    made: list[str] | None = lines
+    while found is not None and made is not None:
+        at = found.end()
+        rest = _TO.sub(r"\1  ", made[0][at:], count=1)
+        opened = [f"{made[0][:at]}({rest[1:] if rest[:1] == ' ' else rest}", *made[1:]]
+        made = _closed(opened, at)
+        if made is not None:
+            yield made
+            found = _PRINT.match(made[0]) if len(made) == 1 else None
+
+
+def _closed(lines: list[str], start: int) -> list[str] | None:
+    """Return a call that is open from a column of the first line on with its end: the first with which it parses, so
+    that each of many statements on a line is tried once. What goes on behind the first line is no more than the call.
+    """
+    for last, line in enumerate(lines):
+        for end in sorted(end for end in set(_ends(line)) if end > start or last):
+            head = [*lines[:last], f"{line[:end]})"]
+            if _parses(head):
+                return [*lines[:last], f"{line[:end]}){line[end:]}"]
+    return None
 
 
 def _ends(line: str) -> Iterator[int]:
