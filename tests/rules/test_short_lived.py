@@ -67,6 +67,10 @@ KEPT = {
         "w = nn.Parameter(torch.zeros(16))\n"
         "(g,) = torch.autograd.grad((x * w).sum(), w, create_graph=True)\nout = x * g"
     ),
+    "one of each number": (
+        "if not hasattr(self, 'heads'):\n    self.heads = {}\nif step not in self.heads:\n"
+        "    self.heads[step] = nn.Linear(16, 2)\nout = self.heads[step](x)"
+    ),
     "made at the first call": (
         "if not hasattr(self, 'head'):\n    self.head = nn.Linear(16, 2)\n    opt.add_param_group("
         "{'params': self.head.parameters()})\nout = self.head(x)"

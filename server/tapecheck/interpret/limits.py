@@ -159,6 +159,10 @@ MOST_KEYS_ASKED = 64
 """Keys of a dict that are asked about in turn whether another key is the same, where nobody knows what these are."""
 LONGER_LEAST = 16
 """Elements that a range or a part of a list has then at least, if it grows with that: no remainder of a division."""
+LONGER_WORK = 2
+"""How many times the work of the usual way such a one may take that only lengthens what is there."""
+LONGER_FREE = 10_000
+"""Units of work that such a way may take in any case."""
 LONGER_SHARE = 8
 """How many times the work of such a way has to be left for it to be run again with so many elements."""
 OTHER_LENGTHS = (3, 1_009)

@@ -335,6 +335,9 @@ class Exploration:
         self.longer = limits.LONGER_LENGTH
         other = self._run_way(run.way)
         self.found.runs += 1
+        if other.work > max(limits.LONGER_WORK * run.work, limits.LONGER_FREE):
+            # What goes round once is seen all the same; what does not go round at all is worth any work.
+            starved = {place: most for place, most in starved.items() if not most}
         if not other.cut_short and other.world.choices.feeds(starved) and _is_run(other.world.writer.tape):
             run, other = other, run
         else:

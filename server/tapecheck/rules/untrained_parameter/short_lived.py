@@ -43,11 +43,10 @@ def _stories(reading: Reading, handled: set[Identity]) -> Iterator[_Anew]:
     if not may_be_anew(reading):
         return
     gradients = gradients_of(reading)
-    # What is written into them may have been learned elsewhere, as by `load_state_dict`.
-    filled = {change.storage for _, change in reading.changes if not fills(change.how)}
+    spared = _spared(reading)
 
     def use(leaf: Leaf) -> tuple[Moment, Step] | None:
-        left_alone = leaf.storage not in filled and identity(reading, leaf) not in handled
+        left_alone = leaf.id not in spared and identity(reading, leaf) not in handled
         return _use(reading, gradients, leaf) if left_alone else None
 
     anew = filter(_is_anew, reading.ledger.leaves.values())
@@ -61,6 +60,16 @@ def _stories(reading: Reading, handled: set[Identity]) -> Iterator[_Anew]:
         optimizer = reading.optimizers.get(shown[1].optimizer) if shown is not None else None
         if shown is not None and optimizer is not None:
             yield _Anew(tuple(leaf for leaf, _ in first), shown[0].at.span, optimizer)
+
+
+def _spared(reading: Reading) -> set[int]:
+    """Return the leaves that something else is to be said of: what is written into them may have been learned before,
+    as by `load_state_dict`, and what a plain container keeps lives on.
+    """
+    filled = {change.storage for _, change in reading.changes if not fills(change.how)}
+    plain = (event for _, event in reading.left_out if event.whole and not event.registered)
+    kept = {leaf for event in plain for leaf in event.leaves}
+    return kept | {leaf.id for leaf in reading.ledger.leaves.values() if leaf.storage in filled}
 
 
 def _use(reading: Reading, gradients: Gradients, leaf: Leaf) -> tuple[Moment, Step] | None:
@@ -94,7 +103,7 @@ def _finding(reading: Reading, story: _Anew, code: str, rule: str) -> Finding:
     labels += called_from(reading, at, at)
     return Finding(
         code, rule, "warning", at.span, message,
-        "make the layer once, in `__init__` of its module, and before the optimizer; if it is to be random each time, "
+        f"make {it} once, in `__init__` of its module, and before the optimizer; if it is to be random each time, "
         "call `requires_grad_(False)`",
         tuple(labels),
         facts=UntrainedParameterFacts(
