@@ -356,6 +356,9 @@ def dict_update(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AS
 
 def _overwritten(m: Engine, owner: Dict, options: Value, node: ast.AST) -> None:
     """Note that what a dict holds may have been stored over by options of which nobody knows what is in them."""
+    if not isinstance(owner.items, Attributes) and not any(isinstance(key, str) for key in owner.items):
+        # A dict of many keys is made by storing one after the other: each time it would be looked through.
+        return
     m.library.trusted_keys(owner, options, node)
     if isinstance(owner.items, Attributes):
         owner.items.overwritten(m, options, node)

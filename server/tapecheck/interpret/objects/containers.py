@@ -119,7 +119,7 @@ def same_key(machine: Engine, owner: Dict, index: Value, node: ast.AST) -> bool:
         # One of the keys that are known: which one is tried.
         return False
     by_chance = is_drawn(index)
-    for other in reversed(list(owner.items)):
+    for other in _newest_keys(owner):
         if (_unsure(key) or _unsure(other)) and _is_of_another_round(machine, owner, other, by_chance):
             break
     else:
@@ -149,10 +149,15 @@ def _read_as(machine: Engine, owner: Dict, index: Value) -> Hashable | None:
     """
     if not isinstance(index, Unknown):
         return None
-    for key in list(owner.items)[: -limits.MOST_KEYS_ASKED - 1 : -1]:
+    for key in _newest_keys(owner):
         if _unsure(key) and machine.known_truth(machine.unknown_test(ast.Eq(), index, unkey(key))):
             return key
     return None
+
+
+def _newest_keys(owner: Dict) -> list[Hashable]:
+    """Return the keys of a dict, the newest first, as many as are asked about."""
+    return list(owner.items)[: -limits.MOST_KEYS_ASKED - 1 : -1]
 
 
 def _keep_under(owner: Dict, key: Hashable, before: Hashable) -> None:
