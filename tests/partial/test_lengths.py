@@ -378,3 +378,10 @@ def test_a_share_of_what_nobody_knows_the_length_of_goes_round_twice(source: str
     head = f"{HEAD}{SOURCES[source]}\nn = len(xs)\nout = (w * w).sum()\n"
     quiet = {one for one in SHARES if not _is_sure(f"{head}for part in {one}:\n    out.backward()\n")}
     assert quiet == set()
+
+
+@pytest.mark.parametrize("size", [64, 2_048, 16_384, 50_000])
+def test_a_range_that_few_elements_leave_empty_is_gone_over(size: int) -> None:
+    head = f"{HEAD}{SOURCES['list of']}\nn = len(xs)\nout = (w * w).sum()\n"
+    (found,) = check(from_text(f"{head}for part in range(n // {size}):\n    out.backward()\n", "run.py")).findings
+    assert found.code == "TAPE101"

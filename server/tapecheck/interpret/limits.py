@@ -158,7 +158,9 @@ LONGER_LENGTH = 100_003
 MOST_KEYS_ASKED = 64
 """Keys of a dict that are asked about in turn whether another key is the same, where nobody knows what these are."""
 LONGER_LEAST = 16
-"""Elements that a range or a part of a list has then at least, if it grows with that: no remainder of a division."""
+"""Elements that a part of a list has then at least, if it grows with that: no remainder of a division. So has a range
+that went round once.
+"""
 LONGER_WORK = 2
 """How many times the work of the usual way such a one may take that only lengthens what is there."""
 LONGER_FREE = 10_000

@@ -337,7 +337,7 @@ class Exploration:
         self.found.runs += 1
         if other.work > max(limits.LONGER_WORK * run.work, limits.LONGER_FREE):
             # What goes round once is seen all the same; what does not go round at all is worth any work.
-            starved = {place: most for place, most in starved.items() if not most}
+            starved = {place: enough for place, enough in starved.items() if enough == 1}
         if not other.cut_short and other.world.choices.feeds(starved) and _is_run(other.world.writer.tape):
             run, other = other, run
         else:

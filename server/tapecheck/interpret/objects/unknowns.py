@@ -230,7 +230,7 @@ def reckoned(machine: Engine, length: Unknown, node: ast.AST) -> int | None:
         known = lengths.count_of(length)
         if known is not None:
             settle_on(length, known)
-            machine.world.choices.goes_over(node, known)
+            machine.world.choices.goes_over(node, known, part=True)
         return known
     (source, *others) = found.values()
     counts = {} if others or source is length or has_default(source) else lengths.by_count(length, source)

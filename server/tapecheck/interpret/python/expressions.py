@@ -124,7 +124,7 @@ def _subscript(machine: Engine, node: ast.Subscript, env: Env) -> Value:
     if isinstance(part, (List, Range, tuple)) and not has_written_bounds(node):
         count = behaviour(part).size(machine, node)
         if isinstance(count, int):
-            machine.world.choices.goes_over(node, count)
+            machine.world.choices.goes_over(node, count, part=True)
     return part
 
 

@@ -93,7 +93,9 @@ class Choices:
         self.longer = 0
         """The least number of elements for what nobody knows the length of; 0 where the usual number will do."""
         self._ranges: dict[Place, int] = {}
-        """The most numbers that each range has had."""
+        """The most numbers that each range has had, and elements that each part of a list."""
+        self._parts: set[Place] = set()
+        """Those of them that are parts of lists."""
         self.lengths: list[Length] = []
         """The lengths that nobody knows and that the path has settled on."""
         self.passes_failures = False
@@ -163,23 +165,26 @@ class Choices:
         # What asks for every second one asks either way.
         return other + (other % 2 == (usual if usual == limits.BATCHES_BOUND else limits.LOOP_BOUND) % 2)
 
-    def goes_over(self, node: ast.AST, count: int) -> None:
-        """Note how many numbers a range has, or how many elements are in a part of a list."""
+    def goes_over(self, node: ast.AST, count: int, *, part: bool = False) -> None:
+        """Note how many numbers a range has, or how many elements a `part` of a list."""
         span = self._position.span(node)
         place = (span.file, span.line, span.column)
         self._ranges[place] = max(count, self._ranges.get(place, 0))
+        if part:
+            self._parts.add(place)
 
     @property
     def starved(self) -> dict[Place, int]:
         """The ranges and parts of lists that are shorter than is taken for granted of a loop, with how many elements
-        each has, where the path has reckoned with lengths that nobody knows.
+        each has to have instead, where the path has reckoned with lengths that nobody knows.
         """
-        short = {place: most for place, most in self._ranges.items() if most < limits.SURE_ITERATIONS}
-        return short if self.reckons else {}
+        short = [(place, most) for place, most in self._ranges.items() if most < limits.SURE_ITERATIONS]
+        enough = {place: limits.LONGER_LEAST if most or place in self._parts else 1 for place, most in short}
+        return enough if self.reckons else {}
 
     def feeds(self, starved: Mapping[Place, int]) -> bool:
-        """Whether some of these have so many elements in this path that they grow with what the lengths stand for."""
-        return any(self._ranges.get(place, 0) >= limits.LONGER_LEAST > most for place, most in starved.items())
+        """Whether some of these have as many elements in this path as they have to have."""
+        return any(self._ranges.get(place, 0) >= enough for place, enough in starved.items())
 
     @property
     def reckons(self) -> bool:
