@@ -76,6 +76,25 @@ def test_it_is_told_where_torch_raises(made: str) -> None:
     assert {used: _certain(text) for used, text in texts.items()} == truth
 
 
+ASKED = {
+    "by name": "(h * h).sum().backward(inputs=[h])",
+    "beside a leaf": "torch.autograd.backward([(h * h).sum()], inputs=[h, w])",
+    "as a tuple": "(h * h).sum().backward(inputs=(h,))",
+    "the leaf alone": "(h * h).sum().backward(inputs=[w])",
+    "all leaves": "(h * h).sum().backward()",
+    "before it was retained": "(h * h).sum().backward(retain_graph=True)\nh.retain_grad()\n(h * h).sum().backward()",
+    "through another": "k = h * 2\nk.sum().backward(inputs=[k])",
+}
+
+
+@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize("used", ["h.grad.norm()", "0.1 * h.grad", "for p in (w, h):\n    p.grad.norm()"])
+def test_what_a_backward_is_asked_for_has_a_gradient(asked: str, used: str) -> None:
+    text = f"import torch\nw = torch.randn(3, requires_grad=True)\nh = w * 2\n{ASKED[asked]}\n{used}\n"
+    only_w_is_none = "inputs=" in text and "w]" not in text and used.startswith("for")
+    assert _certain(text) == (_raises(text) and not only_w_is_none)
+
+
 @pytest.mark.parametrize(("made", "used"), [*itertools.product(["product", "negated", "clone", "view"], USED)])
 def test_safe_fixes_let_the_program_run(made: str, used: str) -> None:
     text = _program(made, used)

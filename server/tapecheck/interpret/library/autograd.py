@@ -95,6 +95,8 @@ _Known = tuple[OpFact, dict[str, list[_Member]], Storage]
 
 _BESIDES = ("is_grads_batched", "materialize_grads", "retain_variables")
 """What `autograd.grad` takes by name alone, and what `backward` took before torch 0.2."""
+_COMPUTES = (ast.Attribute, ast.AugAssign, ast.BinOp, ast.Subscript, ast.UnaryOp)
+"""Expressions that raise where an operand is None."""
 _REWRITES = ("CopySlices", "AsStridedBackward0", "CheckpointBackward")
 """Nodes of changes through views, and around a checkpoint: the gradient goes through them as it comes."""
 
@@ -127,8 +129,8 @@ class Autograd:
         self.module_hooks: list[tuple[Instance, int, Value]] = []
         self.escaped: set[int] = set()
         """Leaves that unknown code has got."""
-        self.absent: tuple[ast.AST, int] | None = None
-        """Where the program has last asked a tensor that is no leaf for its gradient, which is None, and its node."""
+        self._absent: dict[ast.AST, Tensor] = {}
+        """Reads of a gradient that were last of a tensor which is not a leaf, so that it was None."""
         self._gradient_graph: dict[int, _Known] = {}
         self._own_gradients: dict[int, Fact] = {}
         """Nodes of custom Functions whose backward cuts the gradient ("may"), or is once_differentiable ("no")."""
@@ -621,7 +623,9 @@ class Autograd:
             self._add(tensor, arriving(number), at)
         if had is not None:
             replays.given(world, leaves, had, event.at)
-        for tensor in self.retained:
+        # A tensor among `inputs` gets its gradient though it is not a leaf.
+        named = (tensor for tensor in only_tensors(inputs or ()) if not tensor.is_leaf)
+        for tensor in (*self.retained, *named):
             if tensor.node is not None and (tensor.node in graphs or tensor.node in traversal.executed):
                 tensor.grad = arriving(tensor.node)
 
@@ -669,14 +673,17 @@ class Autograd:
             return grad.tensor
         if isinstance(grad, Tensor):
             grad.note(Mark.GRADIENT_OF, tensor)
-        if grad is None and tensor.lacks_gradient and tensor.node is not None:
-            self.absent = (node, tensor.node)
+        if grad is None and tensor.lacks_gradient:
+            self._absent[node] = tensor
+        else:
+            self._absent.pop(node, None)
         return grad
 
     def lost(self, kind: str, node: ast.AST) -> None:
-        """End the way where Python raises since an operand is the `.grad` of a tensor that is no leaf: it is None."""
-        if self.absent is not None and any(operand is self.absent[0] for operand in ast.iter_child_nodes(node)):
-            self.torch.fail(node, "the gradient of a tensor that is no leaf is None", kind=kind, of=self.absent[1])
+        """End the way where Python raises since an operand is the `.grad` of a non-leaf tensor, which is None."""
+        operands = ast.iter_child_nodes(node) if isinstance(node, _COMPUTES) else ()
+        if (tensor := next(filter(None, map(self._absent.get, operands)), None)) is not None:
+            self.torch.fail(node, "the gradient of a non-leaf tensor is None", kind=kind, of=tensor.node)
 
     def read(self, tensor: Tensor, node: ast.AST, how: str = "") -> None:
         """Note that the program looks at a gradient, `how` where its size matters."""
