@@ -24,6 +24,8 @@ from tapecheck.rules.gradient_cut.facts import GradientCutFacts
 from tapecheck.rules.gradient_cut.rule import GradientCut
 from tapecheck.rules.gradient_discarded.facts import GradientDiscardedFacts
 from tapecheck.rules.gradient_discarded.rule import GradientDiscarded
+from tapecheck.rules.gradient_of_non_leaf.rule import HEADLINE as NON_LEAF
+from tapecheck.rules.gradient_of_non_leaf.rule import GradientOfNonLeaf
 from tapecheck.rules.gradients import gradients_of
 from tapecheck.rules.graph_kept.facts import GraphKeptFacts
 from tapecheck.rules.leaf_inplace.rule import LeafInplace
@@ -50,7 +52,7 @@ HEADLINES = {
     StaleSavedTensor.code: "a saved tensor was modified in place before the backward",
     BackwardWithoutGraph.code: "this tensor has no graph: nothing to differentiate",
     LeafInplace.code: "in-place update of a leaf outside `torch.no_grad()`",
-    "TAPE105": "the optimizer is given a tensor that is no leaf",
+    GradientOfNonLeaf.code: NON_LEAF,
     MissingCreateGraph.code: "gradient cannot be differentiated: missing `create_graph=True`",
     "TAPE602": "DDP waits for the gradient of unused parameters and raises",
     "TAPE603": "second backward through one call of a compiled model",
@@ -69,7 +71,7 @@ _HELP = {
     StaleSavedTensor.code: "make the change after the backward that needs the old value, or change a copy",
     BackwardWithoutGraph.code: "remove the `.detach()`, `.data`, `.item()` or `no_grad` on the way to this tensor",
     LeafInplace.code: "make the change under `torch.no_grad()`",
-    "TAPE105": "call `requires_grad_()` on the value last, or make it an `nn.Parameter`",
+    GradientOfNonLeaf.code: "call `requires_grad_()` on the value last, or make it an `nn.Parameter`",
     "TAPE602": (
         "make every output a part of the loss in each iteration, leave out what is not used, or pass "
         "`find_unused_parameters=True` to `DistributedDataParallel`"

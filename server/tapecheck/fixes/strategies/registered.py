@@ -12,7 +12,7 @@ from tapecheck.rules.facts import Lacking
 from tapecheck.rules.gradient_cut.facts import GradientCutFacts
 from tapecheck.rules.term_without_effect.facts import TermWithoutEffectFacts
 from tapecheck.rules.untrained_parameter.facts import UntrainedParameterFacts
-from tapecheck.source.nodes import method_called, of_kind
+from tapecheck.source.nodes import is_literal, method_called, of_kind
 from tapecheck.tape import Span
 
 EFFECT = "The optimizer has the parameters from now on, and trains them."
@@ -82,3 +82,8 @@ def lacking_of(context: Context) -> Lacking | None:
 def added_to(context: Context, lacking: Lacking) -> list[Span]:
     """Return where what was made after the optimizer comes into the model, in the file of the optimizer."""
     return list(dict.fromkeys([*lacking.made, context.finding.span, *lacking.calls]))
+
+
+def switches_on(made: ast.Call) -> bool:
+    """Return whether a call makes a tensor that requires grad: `torch.zeros(3, requires_grad=True)`."""
+    return any(keyword.arg == "requires_grad" and is_literal(keyword.value, True) for keyword in made.keywords)

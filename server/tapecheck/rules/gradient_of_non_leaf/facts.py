@@ -8,6 +8,9 @@ from typing import Literal
 from tapecheck.rules.facts import Facts
 from tapecheck.tape import Span
 
+How = Literal["update", "given", "read"]
+"""What the program does with the tensor."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradientOfNonLeafFacts(Facts):
@@ -17,4 +20,4 @@ class GradientOfNonLeafFacts(Facts):
 
     tensor: str
     built: Span
-    how: Literal["update", "given", "read"]
+    how: How

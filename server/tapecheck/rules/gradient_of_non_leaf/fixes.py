@@ -1,14 +1,16 @@
-"""The gradient of a tensor that is no leaf: let it stay a leaf, or keep the gradient."""
+"""The gradient of a tensor that is not a leaf: let it stay one, or keep the gradient."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
-from tapecheck.fixes.candidate import Candidate, Context, Strategy, offered
+from tapecheck.fixes.candidate import Candidate, Context, Strategy, offered, remove_argument
 from tapecheck.fixes.code import Code
+from tapecheck.fixes.edit import Change
+from tapecheck.fixes.strategies.registered import switches_on
 from tapecheck.rules.gradient_of_non_leaf.facts import GradientOfNonLeafFacts
-from tapecheck.source.nodes import attr_of, id_of, is_literal, of_kind
+from tapecheck.source.nodes import attr_of, id_of, of_kind
 
 
 def _computed(context: Context, *how: str) -> tuple[ast.Assign, str] | None:
@@ -57,24 +59,17 @@ def leaf_last(context: Context) -> Iterator[Candidate]:
     """Switch `requires_grad` on behind what computes the value: `(torch.randn(3) * 0.1).requires_grad_()`."""
     code, found = context.code, _computed(context, "given", "read")
     value = found[0].value if found is not None else None
-    calls = of_kind(value, ast.Call) if value is not None else ()
-    made = [(call, one) for call in calls for one in call.keywords if _switches_on(one)]
+    made = [one for one in of_kind(value, ast.Call) if switches_on(one)] if value is not None else []
     if found is None or value is None or len(made) != 1:
         return
-    call, keyword = made[0]
-    text, start = code.segment(value), code.start(value)
-    text = text[: code.start(call) - start] + ast.unparse(_without(call, keyword)) + text[code.end(call) - start :]
-    change = code.replace(value, f"{text if isinstance(value, ast.Call) else f'({text})'}.requires_grad_()")
-    title, effect = "Call `requires_grad_()` last", f"`{found[1]}` has the same values, and is a leaf."
-    yield Candidate(title, effect, [change], safe=context.stops)
-
-
-def _switches_on(keyword: ast.keyword) -> bool:
-    return keyword.arg == "requires_grad" and is_literal(keyword.value, True)
-
-
-def _without(call: ast.Call, keyword: ast.keyword) -> ast.Call:
-    return ast.Call(call.func, call.args, [one for one in call.keywords if one is not keyword])
+    plain, start, end = isinstance(value, ast.Call), code.start(value), code.end(value)
+    changes = [
+        remove_argument(code, made[0], "requires_grad"),
+        Change(end, end, f"{'' if plain else ')'}.requires_grad_()"),
+        *([] if plain else [Change(start, start, "(")]),
+    ]
+    effect = f"`{found[1]}` has the same values, and is a leaf."
+    yield from offered("Call `requires_grad_()` last", effect, *changes, safe=context.stops)
 
 
 def retain(context: Context) -> Iterator[Candidate]:

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 from tapecheck.rules.finding import Finding, Label
-from tapecheck.rules.gradient_of_non_leaf.facts import GradientOfNonLeafFacts
+from tapecheck.rules.gradient_of_non_leaf.facts import GradientOfNonLeafFacts, How
 from tapecheck.rules.reading import Reading
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import called_from, headline, quoted
 from tapecheck.tape import Node, Raised
 
+HEADLINE = "the optimizer is given a tensor that is not a leaf"
+"""What is said where the tensor has no name."""
+
 
 class GradientOfNonLeaf(Rule):
-    """The `.grad` of a tensor that an op has computed is None, and an optimizer refuses such a tensor."""
+    """The `.grad` of an operation's result is None, and an optimizer refuses such a tensor."""
 
     code = "TAPE105"
     name = "gradient-of-non-leaf"
     severity = "error"
     raises = True
-    summary = "A tensor that an op has computed is no leaf: its `.grad` is None, and no optimizer takes it"
+    summary = "The result of an operation is not a leaf: its `.grad` is None, and no optimizer takes it"
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
         return [
@@ -38,13 +40,10 @@ class GradientOfNonLeaf(Rule):
             earlier = ", in an earlier iteration" if how == "update" else ""
             labels.append(Label(node.at.span, f"`{node.op}` computes {tensor} here{earlier}", "built"))
         labels += called_from(reading, raised.at, raised.at)
-        given = how == "given"
-        form = "the optimizer is given {}, which is no leaf" if given else "the gradient of {} is None: it is no leaf"
-        message = headline(form.replace("{}", "`{}`"), name) if name else form.replace("{}", "a tensor")
         return Finding(
-            self.code, self.name, self.severity, home, message, _help(tensor, how), tuple(labels),
+            self.code, self.name, self.severity, home, _headline(name, how), _help(tensor, how), tuple(labels),
             facts=GradientOfNonLeafFacts(tensor=name, built=node.at.span, how=how),
-            notes=("a backward fills the `.grad` of leaves alone; it goes through what an op has computed",),
+            notes=("a backward fills the `.grad` of leaf tensors only, not of the results of operations",),
         )  # fmt: skip
 
 
@@ -54,7 +53,7 @@ def _name(reading: Reading, node: Node) -> str:
     return bound[-1][1].name if bound else ""
 
 
-def _how(reading: Reading, raised: Raised, node: Node, name: str) -> Literal["update", "given", "read"]:
+def _how(reading: Reading, raised: Raised, node: Node, name: str) -> How:
     if raised.exception == "ValueError":
         return "given"
     leaves = reading.ledger.leaves.keys() & reading.below([node.id])
@@ -62,7 +61,15 @@ def _how(reading: Reading, raised: Raised, node: Node, name: str) -> Literal["up
     return "update" if name and name in named and node.at.iteration else "read"
 
 
-def _help(tensor: str, how: Literal["update", "given", "read"]) -> str:
+def _headline(name: str, how: How) -> str:
+    if how == "given":
+        return headline("the optimizer is given `{}`, which is not a leaf", name) if name else HEADLINE
+    if not name:
+        return "the gradient of a tensor that is not a leaf is None"
+    return headline(["`{0}.grad` is None: `{0}` is not a leaf", "`{0}.grad` is None: not a leaf"], name)
+
+
+def _help(tensor: str, how: How) -> str:
     if how == "update":
         return f"change {tensor} in place under `torch.no_grad()`: it then stays the leaf that the backward fills"
     if how == "given":

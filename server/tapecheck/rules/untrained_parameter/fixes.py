@@ -7,12 +7,13 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
+from tapecheck.fixes import rewrite
 from tapecheck.fixes.candidate import Candidate, Context, Strategy
 from tapecheck.fixes.code import Code, dotted, root_name, targets
 from tapecheck.fixes.edit import Change
-from tapecheck.fixes.strategies.registered import EFFECT, added_to, lacking_of, make_optimizer_later
+from tapecheck.fixes.strategies.registered import EFFECT, added_to, lacking_of, make_optimizer_later, switches_on
 from tapecheck.rules.facts import Lacking
-from tapecheck.source.nodes import STORES, attr_of, id_of, is_literal, is_read, method_called, of_kind
+from tapecheck.source.nodes import STORES, attr_of, id_of, is_read, method_called, of_kind
 from tapecheck.source.parsing import parse_expression
 from tapecheck.tape import Span
 from tapecheck.torchfacts import classes
@@ -28,7 +29,7 @@ def register(context: Context) -> Iterator[Candidate]:
         if made is None or statement is None:
             continue
         assigned = statement.value if isinstance(statement, (ast.Assign, ast.AnnAssign)) else None
-        if assigned is made and _is_tensor(made):
+        if assigned is made and switches_on(made):
             yield from _as_parameter(code, made)
             continue
         # What a helper of the module makes is stored where that is called.
@@ -83,7 +84,7 @@ def _is_named(parameter: str) -> bool:
 
 def _container(code: Code, made: ast.Call, value: ast.expr) -> str:
     """Return the container of `torch.nn` for what is made, in the place of a list or dict."""
-    kind = "Module" if _is_module(made) and not _is_tensor(made) else "Parameter"
+    kind = "Module" if _is_module(made) and not switches_on(made) else "Parameter"
     return f"{_nn(code)}.{kind}{'List' if _is_list(value) else 'Dict'}"
 
 
@@ -317,21 +318,14 @@ _PLAIN = (ast.List, ast.ListComp, ast.Dict, ast.DictComp)
 
 
 def _as_parameter(code: Code, made: ast.Call) -> Iterator[Candidate]:
-    keyword = next(keyword for keyword in made.keywords if keyword.arg == "requires_grad")
-    text, start = code.segment(made), code.start(made)
-    before = text[: code.start(keyword) - start].rstrip().rstrip(",")
-    after = text[code.end(keyword) - start :].lstrip(", ")
-    joined = before + (", " if not after.startswith(")") and not before.endswith("(") else "") + after
-    yield Candidate(
-        "Make it an `nn.Parameter`",
-        f"{EFFECT} `.to()` and `state_dict()` know it, too.",
-        [code.replace(made, f"{_nn(code)}.Parameter({joined})")],
-        group="register",
-    )
-
-
-def _is_tensor(made: ast.Call) -> bool:
-    return any(keyword.arg == "requires_grad" and is_literal(keyword.value, True) for keyword in made.keywords)
+    value = rewrite.tried(rewrite.without_argument, code.segment(made), "requires_grad")
+    if value is not None:
+        yield Candidate(
+            "Make it an `nn.Parameter`",
+            f"{EFFECT} `.to()` and `state_dict()` know it, too.",
+            [code.replace(made, f"{_nn(code)}.Parameter({value})")],
+            group="register",
+        )
 
 
 def _is_module(value: ast.expr) -> bool:

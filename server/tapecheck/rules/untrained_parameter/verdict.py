@@ -26,9 +26,9 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
 
 def _made_anew(story: Story, facts: UntrainedParameterFacts, mine: Mapping[int, int]) -> Evidence | None:
     """Return confirmed where one place made parameters again and again, none of which an optimizer has had."""
-    if len(mine) < 2 * len(facts.lacking.made):
+    if len(mine) < 2 * len(facts.lacking.made) or any(steps > 1 for steps in mine.values()):
         return None
-    text = f"of {len(mine)} parameters made here each had a gradient in its own iteration, and none was in an optimizer"
+    text = f"{len(mine)} parameters made here had a gradient at one step each, and none was in an optimizer"
     return Evidence.confirmed(text, parameters=[*facts.parameters], steps=len(mine))
 
 
