@@ -62,3 +62,55 @@ def test_whoever_reads_the_changed_tensor_reads_the_new_one(use: str, tmp_path: 
             assert now["output"].split()[0] == was["output"].split()[0], f"{title}\n{after}"
     anew = [title for title, _, _ in pairs if title.startswith(("Use", "Compute"))]
     assert bool(anew) == (use not in ("a read beside it", "one of two", "one of many")), pairs
+
+
+RESULT = """\
+import torch
+torch.manual_seed(0)
+w = torch.full((3,), 0.5, requires_grad=True)
+v = torch.full((3,), 2.0, requires_grad=True)
+optimizer = torch.optim.SGD([w, v], lr=0.1)
+for _ in range(2):
+    {made}
+    {change}
+    loss = (g * 2).sum() + {read}
+    print(round(float(loss), 4), flush=True)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+# Ops that save what they return, and views of that.
+MADE = (
+    "g = w.exp()",
+    "g = torch.sigmoid(w) if w is not None else w",
+    "g = w / 2; g = g.tanh()",
+    "g = (w / v).sqrt().view(-1)",
+    "g = (w + v).softmax(0)[:2]",
+)
+CHANGED = {
+    "a read behind it": ("y = [g.add_(1), g.sum()]", "y[1]"),
+    "another name": ("y = g; g.neg_().add_(1)", "y.sum()"),
+    "a view": ("y = g[:1]; y += 1", "y.sum()"),
+    "a container": ("y = [g]; g *= 3", "y[0].sum()"),
+    "one of many": ("y = sum(g.add_(1) for _ in range(2))", "(y + 1).sum()"),
+}
+
+
+@pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")
+@pytest.mark.parametrize("use", CHANGED)
+def test_a_result_that_its_op_has_saved_is_copied(use: str, tmp_path: Path) -> None:
+    change, read = CHANGED[use]
+    pairs: list[tuple[str, str]] = []
+    for made in MADE:
+        text = RESULT.format(made=made, change=change, read=read)
+        report = report_of(text)
+        copied = [
+            fix for fix in fixes_for(report, finding_of(report, "TAPE102")) if fix.title.startswith("Change a copy")
+        ]
+        assert [fix.applicability for fix in copied] == ["safe"], text
+        pairs.append((text, fixed(text, copied[0])))
+    outcomes = run_texts([text for pair in pairs for text in pair], tmp_path)
+    for (text, after), was, now in zip(pairs, outcomes[::2], outcomes[1::2], strict=True):
+        assert was["exception"] == "RuntimeError", text
+        assert now["exception"] is None, f"{after}\n{now['message']}"
+        assert now["output"].split()[0] == was["output"].split()[0], after

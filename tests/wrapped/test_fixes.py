@@ -27,6 +27,14 @@ OFFERED = {
     "new_universal_checkpoints": "Checkpoint with `use_reentrant=False`",
     "day_fsdp_encode": "Register `encode_image` as a forward of the sharded model",
     "day_fsdp_loss_before_step": "Call `net.reshard()` behind it",
+    "accumulation_never_syncs": "Swap what line 15 chooses between",
+    "ragged_epoch": "Average the gradients in each backward: no `no_sync` on line 25",
+    "day_fsdp_never_syncs": "Reduce the gradients in each backward: pass `True` (line 45)",
+    "own_gradnorm_by_hand": "Average the gradients by hand before line 17",
+    "loss_method_of_module": "Average the gradients by hand behind line 32",
+    "own_gan_forwards_first": "Average the gradients by hand behind line 20",
+    "compiled_wgan_penalty": 'Compile with `backend="eager"` (line 4)',
+    "issue_donated_spectral_radius": 'Compile with `backend="eager"` (line 6)',
     "whole": "Shard with `reshard_after_forward=True`",
     "forward": "Call the model instead of `.forward`",
 }
@@ -75,6 +83,21 @@ def outcomes() -> dict[str, str]:
 @pytest.mark.parametrize("name", [*OFFERED, "bypass"])
 def test_a_repaired_program_has_no_finding(name: str) -> None:
     assert check(from_text(repaired(name), "train.py")).findings == []
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("issue_output_of_cuda_graphs_kept", "Copy what the call on line 18 returns: `.clone()`"),
+        ("issue_accumulates_in_cuda_graphs", 'Compile with `mode="default"` (line 20)'),
+    ],
+)
+def test_what_cuda_graphs_overwrite_has_memory_of_its_own(name: str, title: str) -> None:
+    text = (PROGRAMS / f"{name}.py").read_text()
+    report = check(from_text(text, "train.py"))
+    (fix,) = fixes_for(report, report.findings[0])
+    assert fix.title == title
+    assert check(from_text(fixed(text, fix), "train.py")).findings == []
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")

@@ -459,6 +459,17 @@ class Code:
         header = Change(*self._lines(statement.lineno, body - 1), "")
         return [header, *self._dedented(body, last_line(statement), len(inner) - len(indent))]
 
+    def without_item(self, statement: ast.With | ast.AsyncWith, item: ast.withitem) -> list[Change] | None:
+        """Take one of the items of a `with` away, or the `with` itself where there is nothing else."""
+        items = statement.items
+        index = items.index(item)
+        if len(items) == 1:
+            return self.unwrap(statement)
+        if index + 1 < len(items):
+            return [Change(self.start(item.context_expr), self.start(items[index + 1].context_expr), "")]
+        before = items[index - 1]
+        return [Change(self.end(before.optional_vars or before.context_expr), self.end(item.context_expr), "")]
+
     def end_before(self, statement: ast.With | ast.AsyncWith, child: ast.stmt) -> list[Change] | None:
         """End a `with` in front of a statement of its body: that one and those after it move out to its place."""
         indent, inner = self.indent(statement), self.indent(child)

@@ -463,19 +463,10 @@ def _ended_before(code: Code, statement: ast.With | ast.AsyncWith, places: Seque
 
 def _without_item(code: Code, statement: ast.With | ast.AsyncWith) -> Iterator[list[Change]]:
     """Yield a `with` without its `torch.no_grad()`, or its body where there is nothing else."""
-    items = statement.items
-    for index, item in enumerate(items):
-        if not _is_no_grad(item.context_expr):
-            continue
-        if len(items) == 1:
-            changes = code.unwrap(statement)
-            if changes is not None:
-                yield changes
-        elif index + 1 < len(items):
-            yield [Change(code.start(item.context_expr), code.start(items[index + 1].context_expr), "")]
-        else:
-            before = items[index - 1]
-            yield [Change(code.end(before.optional_vars or before.context_expr), code.end(item.context_expr), "")]
+    for item in statement.items:
+        changes = code.without_item(statement, item) if _is_no_grad(item.context_expr) else None
+        if changes is not None:
+            yield changes
 
 
 def _undecorated(code: Code, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[list[Change]]:

@@ -32,7 +32,7 @@ from tapecheck.source.nodes import (
     passed,
     written_argument,
 )
-from tapecheck.tape import InPlace, Node, Optimizer, Wrapper
+from tapecheck.tape import InPlace, Node, Optimizer, Saved, Wrapper
 
 _SAME = "The values are the same; the saved tensor is left as it was, so the backward can use it."
 _OTHERS = (
@@ -43,6 +43,7 @@ _LATER = "The backward sees the values that the forward pass worked with; the ch
 _MEANWHILE = "Check that nothing in between reads what is changed, or changes what it is computed from."
 _BOTH = "; the step also uses the gradients of the second one."
 _COPY = "The op saves the copy, which nothing changes: values and gradients are those of the original."
+_RESULT = "The op has saved its own result, which nothing changes now: values and gradients are those of the original."
 _OWN_BUFFERS = "Each process keeps the buffers of its own batches: running averages of BatchNorm are not rank 0's."
 _INPLACE_POSITIONS = {"ReLU": 0, "ReLU6": 0, "LeakyReLU": 1, "ELU": 1, "Dropout": 1, "SiLU": 0, "relu": 1, "dropout": 3}
 
@@ -134,6 +135,8 @@ def _method_out_of_place(context: Context, change: InPlace, call: ast.Call, stat
         changes = [code.replace(call, text)]
         if isinstance(target, ast.Name) and _takes_the_place(code, change, statement, target):
             changes = _named_first(code, statement, target, call, text)
+        elif _read_beside(statement, target):
+            changes = []
         if changes:
             yield _new_tensor(context, title, changes, alone)
     elif of_module and not first.args:
@@ -158,6 +161,12 @@ def _named_first(code: Code, statement: ast.stmt, target: ast.Name, call: ast.Ca
         return []
     inserted = code.insert_before(statement, [f"{target.id} = {text}"])
     return [inserted, code.replace(call, target.id)] if inserted is not None else []
+
+
+def _read_beside(statement: ast.stmt, target: ast.expr) -> bool:
+    """Return whether a statement that changes a tensor reads it once more: that sees what was changed."""
+    name = dotted(target)
+    return bool(name) and sum(dotted(one) == name for one in of_kind(statement, type(target))) > 1
 
 
 _SOMETIMES = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -246,24 +255,42 @@ def _is_true(call: ast.Call) -> bool:
 
 def clone_saved(context: Context) -> Iterator[Candidate]:
     """Give the op that saves the tensor a copy of it: `w @ x` to `w.clone() @ x`."""
-    code = context.code
     for collision in context.collisions:
         problem, change = collision.problem, collision.change
         if problem is None or problem.node is None or problem.saved is None or change is None:
             continue
         if change.optimizer is not None or _changes_itself(collision, problem.node):
             continue
-        names = {problem.saved.name, change.name}
-        if problem.saved.of is not None:
-            names |= collision.names(problem.saved.of)
-        for read in _likeliest_operands(code, problem.node, change, names)[:3]:
-            for copied in appended(code, read, ".clone()"):
-                yield Candidate(
-                    f"Let the op on line {read.lineno} work on a copy: `{code.segment(read)}.clone()`",
-                    _COPY, [copied], safe=not context.caught, group="clone",
-                    # A tensor without a graph has a copy without one: there is no node to see.
-                    acts=names.isdisjoint((dotted(read), last_part(read))),
-                )  # fmt: skip
+        yield from _operand_copied(context, collision, problem.node, problem.saved, change)
+        if problem.saved.of is None:
+            yield from _result_copied(context, problem.node)
+
+
+def _operand_copied(
+    context: Context, collision: Collision, node: Node, saved: Saved, change: InPlace
+) -> Iterator[Candidate]:
+    code, names = context.code, {saved.name, change.name}
+    if saved.of is not None:
+        names |= collision.names(saved.of)
+    for read in _likeliest_operands(code, node, change, names)[:3]:
+        for copied in appended(code, read, ".clone()"):
+            yield Candidate(
+                f"Let the op on line {read.lineno} work on a copy: `{code.segment(read)}.clone()`",
+                _COPY, [copied], safe=not context.caught, group="clone",
+                # A tensor without a graph has a copy without one: there is no node to see.
+                acts=names.isdisjoint((dotted(read), last_part(read))),
+            )  # fmt: skip
+
+
+def _result_copied(context: Context, node: Node) -> Iterator[Candidate]:
+    """Yield `y = x.exp().clone()` for `y = x.exp()`: the op saves its own result, and what changes is the copy."""
+    for frame in frames(node.at):
+        made = context.code.expression_at(frame)
+        if not isinstance(made, (ast.Call, ast.BinOp)):
+            continue
+        for copied in appended(context.code, made, ".clone()"):
+            title = f"Change a copy of what line {made.lineno} makes: `.clone()`"
+            yield Candidate(title, _RESULT, [copied], safe=not context.caught, group="clone")
 
 
 def _likeliest_operands(code: Code, node: Node, change: InPlace, names: set[str]) -> list[ast.expr]:
