@@ -702,6 +702,13 @@ def _asked(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, 
     return result
 
 
+def _state_dict(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Give the values of a model's parameters and buffers, or these themselves."""
+    if concrete(kwargs.get("keep_vars", args[2] if len(args) > 2 else False)) is not False:
+        return NO_MODEL
+    return _asked(torch, owner, name, args, kwargs, node)
+
+
 def _zero_grad(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     leaves.cleared_elsewhere(torch, owner, node)
     return _asked(torch, owner, name, args, kwargs, node)
@@ -745,7 +752,8 @@ _METHODS: dict[str, Callable[[Torch, Unknown, str, Args, Kwargs, ast.AST], Value
     "item": _taken_out, "tolist": _taken_out, "numpy": _taken_out,
     "detach": _detach, "detach_": _detach,
     "generate": _generate, "prepare": _prepare,
-    **dict.fromkeys(("size", "dim", "numel", "keys", "state_dict", "parse_args"), _asked),
+    **dict.fromkeys(("size", "dim", "numel", "keys", "parse_args"), _asked),
+    "state_dict": _state_dict,
     "zero_grad": _zero_grad, "step": _step, "scale": _scale, "unscale_": _unscale,
 }  # fmt: skip
 """What methods do by their names where nobody knows the object: a tensor, a model, an optimizer or a scaler."""

@@ -338,8 +338,9 @@ class Unknown(BaseValue):
         attrs = self.attributes()
         if name not in attrs:
             within = self.part_of.within
-            if name == "data" and within is not None and within.kept.leaf is not None:
-                # Of a model's parameter it is the values alone: what is done to them records nothing.
+            is_values = name == "data" or name.startswith("state_dict(")
+            if is_values and within is not None and within.kept.leaf is not None:
+                # Of a model's parameters it is the values alone: what is done to them records nothing.
                 within = None
             attrs[name] = self._part(f"{self.name}.{name}" if self.name else name, Whole(self, name, None, within))
         return attrs[name]
