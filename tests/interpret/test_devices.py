@@ -197,3 +197,51 @@ def test_a_buffer_that_is_a_leaf_is_moved_as_tensors_are(move: str, said: list[t
 )
 def test_a_leaf_that_has_the_type_already_is_itself(made: str, said: list[tuple[str, bool]]) -> None:
     assert certain(f"w = {made}.double()\nw.add_(1)\n") == said
+
+
+DEVICES = (
+    "torch.device('cuda' if torch.cuda.is_available() else 'cpu')",
+    "'mps' if torch.backends.mps.is_available() else 'cpu'",
+    "config.device",
+    "torch.device(config.name)",
+    "'cuda:1'",
+    "'meta'",
+)
+MADE_ON = (
+    "torch.rand(3, requires_grad=True, device={})",
+    "torch.tensor([0.5, 2.0], device={}, requires_grad=True)",
+    "torch.zeros_like(torch.ones(3), device={}, requires_grad=True)",
+    "torch.zeros(3, device={}).requires_grad_()",
+)
+MOVED_TO = (".to({})", ".to(device={})", ".to({}).to({})")
+NEEDS_A_LEAF = ("torch.optim.SGD([w], lr=0.1)", "w.sum().backward()\nprint(w.grad * 2)")
+
+
+@pytest.mark.parametrize("to", MOVED_TO)
+@pytest.mark.parametrize("made", MADE_ON)
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_leaf_that_was_made_on_the_device_stays_the_leaf(device: str, made: str, to: str) -> None:
+    head = f"from hidden import config\ndevice = {device}\n"
+    w = f"w = {made.format('device')}{to.replace('{}', 'device')}\n"
+    assert certain(f"{head}{w}w.add_(1)\n") == [("TAPE104", True)]
+    assert not [each for used in NEEDS_A_LEAF for each in certain(head + w + used)]
+
+
+@pytest.mark.parametrize("device", DEVICES[:4])
+@pytest.mark.parametrize("used", NEEDS_A_LEAF)
+def test_one_that_was_made_elsewhere_may_be_a_copy(device: str, used: str) -> None:
+    program = (
+        f"from hidden import config\ndevice = {device}\nw = torch.rand(3, requires_grad=True).to(device)\n{used}\n"
+    )
+    assert certain(program) == [("TAPE105", False)]
+
+
+@pytest.mark.parametrize("to", MOVED_TO)
+@pytest.mark.parametrize("made", MADE_ON)
+def test_torch_gives_back_the_leaf_itself(made: str, to: str) -> None:
+    torch = pytest.importorskip("torch")
+    names = {"torch": torch, "device": torch.device("meta")}
+    exec(f"made = {made.format('device')}\nw = made{to.replace('{}', 'device')}", names)
+    assert names["w"] is names["made"]
+    elsewhere = torch.rand(3, requires_grad=True)
+    assert elsewhere.to(names["device"]) is not elsewhere

@@ -124,3 +124,20 @@ def test_an_update_is_made_in_place(update: str) -> None:
     mended = fixed(text, fix)
     assert (finding.code, fix.applicability, _raises(mended)) == ("TAPE105", "safe", False)
     assert not check(from_text(mended, "run.py")).findings
+
+
+SOMETIMES = {
+    "a test of data": "if torch.rand(1) > 0.5:\n    w = w * 2",
+    "a hidden flag": "from hidden import flag\nif flag:\n    w = w * 2",
+    "one of two": "from hidden import flag\nw = w * 2 if flag else w",
+    "an argument": "import sys\nif len(sys.argv) > 1:\n    w = -w",
+}
+
+
+@pytest.mark.parametrize("used", ["torch.optim.SGD([w], lr=0.1)", "(w * w).sum().backward()\nw.grad.norm()"])
+@pytest.mark.parametrize("sometimes", SOMETIMES)
+def test_what_is_no_leaf_on_some_ways_is_possible(sometimes: str, used: str) -> None:
+    head = "import torch\nw = torch.randn(3, requires_grad=True)\n"
+    whole, always = f"{head}{SOMETIMES[sometimes]}\n{used}\n", f"{head}w = w * 2\n{SOMETIMES[sometimes]}\n{used}\n"
+    assert not _certain(whole)
+    assert _certain(always)

@@ -31,6 +31,7 @@ from tapecheck.interpret.values import (
     argument,
     behaviour,
     concrete,
+    equal,
     is_unseen,
     is_whole_list,
     items_of,
@@ -311,7 +312,10 @@ def _moved(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, n
 
 
 def _is_there(torch: Torch, owner: Tensor, device: Value, node: ast.AST) -> bool:
-    """Whether a tensor is on a device already: of those of the host all are, or none."""
+    """Whether a tensor is on a device: one that was made there is, and of those of the host all are, or none."""
+    made_on = owner.noted(Mark.DEVICE)
+    if made_on is not None and equal(made_on, device) is True:
+        return True
     hosts, key = torch.world.knowledge.hosts, device if isinstance(device, str) else id(device)
     on_host = bool(owner.noted(Mark.ON_HOST)) and device is not None
     if on_host and key in hosts:
@@ -516,14 +520,22 @@ def factory(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) 
         result.note(Mark.DRAWN)
     if (made_with := precisions.of_factory(torch, name, args, kwargs)) is not None:
         result.note(Mark.PRECISION, made_with)
-    if name in _ON_HOST and "device" not in kwargs and not world.modes.device_is_set:
-        result.note(Mark.ON_HOST)
+    _note_device(torch, result, name, kwargs)
     if _wants_grad(world, kwargs, node):
         if cuts:
             result.cuts = world.graph.derived_cut("leaf", node, cuts, "")
         world.graph.make_leaf(result, node)
     _note_size(torch, result, name, args, node)
     return result
+
+
+def _note_device(torch: Torch, result: Tensor, name: str, kwargs: Kwargs) -> None:
+    """Note what is known of the device that a tensor was made on."""
+    device = kwargs.get("device")
+    if device is not None:
+        result.note(Mark.DEVICE, device)
+    elif name in _ON_HOST and "device" not in kwargs and not torch.world.modes.device_is_set:
+        result.note(Mark.ON_HOST)
 
 
 def _note_size(torch: Torch, result: Tensor, name: str, args: Args, node: ast.AST) -> None:

@@ -53,6 +53,8 @@ class Mark(Enum):
     """The leaf whose gradient it is as large as."""
     DATA_OF = "data of"
     """The tensor whose `.data` it is."""
+    DEVICE = "device"
+    """The device that it was made on, and is on where it is a leaf: what moves one makes another tensor."""
     DRAWN = "drawn"
     """Whole numbers drawn by chance."""
     FROZEN_LEAF = "frozen leaf"

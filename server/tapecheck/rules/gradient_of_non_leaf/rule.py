@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.gradient_of_non_leaf.facts import GradientOfNonLeafFacts, How
+from tapecheck.rules.raising import at_each_place
 from tapecheck.rules.reading import Reading
 from tapecheck.rules.rule import Rule
-from tapecheck.rules.words import called_from, headline, quoted
-from tapecheck.tape import Node, Raised
+from tapecheck.rules.words import called_from, headline, possible, quoted
+from tapecheck.tape import Node, Raised, Span
 
 HEADLINE = "the optimizer is given a tensor that is not a leaf"
 """What is said where the tensor has no name."""
@@ -25,14 +26,17 @@ class GradientOfNonLeaf(Rule):
     summary = "The result of an operation is not a leaf: its `.grad` is None, and no optimizer takes it"
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
-        return [
-            self._finding(reading, raised, reading.ledger.nodes[raised.node])
+        found = [
+            (reading, raised.at.span, raised)
             for reading in readings
             for raised in reading.raised
             if raised.backward is None and raised.node in reading.ledger.nodes and not raised.caught
         ]
+        return [self._finding(*each) for each in at_each_place(readings, found, _comes_to)]
 
-    def _finding(self, reading: Reading, raised: Raised, node: Node) -> Finding:
+    def _finding(self, reading: Reading, raised: Raised, certain: bool) -> Finding:
+        assert raised.node is not None
+        node = reading.ledger.nodes[raised.node]
         name, home = _name(reading, node), raised.at.span
         tensor, how = quoted(name, "the tensor"), _how(reading, raised, node, name)
         labels = []
@@ -40,11 +44,18 @@ class GradientOfNonLeaf(Rule):
             earlier = ", in an earlier iteration" if how == "update" else ""
             labels.append(Label(node.at.span, f"`{node.op}` computes {tensor} here{earlier}", "built"))
         labels += called_from(reading, raised.at, raised.at)
+        said = _headline(name, how)
         return Finding(
-            self.code, self.name, self.severity, home, _headline(name, how), _help(tensor, how), tuple(labels),
+            self.code, self.name, self.severity, home, said if certain else possible(said), _help(tensor, how),
+            tuple(labels), certain,
             facts=GradientOfNonLeafFacts(tensor=name, built=node.at.span, how=how),
             notes=("a backward fills the `.grad` of leaf tensors only, not of the results of operations",),
         )  # fmt: skip
+
+
+def _comes_to(reading: Reading, place: Span) -> bool:
+    """Return whether a way comes to a place at which another one raises: where a leaf is used, it goes on there."""
+    return (place.file, place.line) in reading.lines
 
 
 def _name(reading: Reading, node: Node) -> str:
