@@ -975,3 +975,49 @@ def test_what_is_chosen_from_a_codebook_is_to_pass_the_gradient_on(chosen: str) 
         for p in space[m].parameters()
     ]
     assert all(learned) and check(from_text(mended, "vq.py")).findings == []
+
+
+LATER = """\
+import torch
+from torch import nn
+
+teacher, spare, student = nn.Sequential(nn.Linear(4, 4), nn.ReLU()), nn.Linear(4, 3), nn.Linear(4, 3)
+first = torch.optim.SGD({given}, lr=0.1)
+second = torch.optim.Adam(student.parameters())
+for x in torch.randn(5, 2, 4):
+    {early}
+    loss = teacher(x).pow(2).mean(){also}
+    first.zero_grad()
+    loss.backward()
+    first.step()
+for x in torch.randn(5, 2, 4):
+    {target}
+    loss = (student(x) - target).pow(2).mean()
+    second.zero_grad()
+    loss.backward()
+    second.step()
+    {late}
+"""
+GIVEN = (
+    "[*teacher.parameters(), *spare.parameters()]",
+    "[{'params': teacher.parameters()}, {'params': spare.parameters(), 'lr': 0.0}]",
+    "nn.ModuleList([spare, teacher]).parameters()",
+)
+TARGETS = (
+    "target = spare(teacher(x)).detach()", "target = spare(teacher(x)).data", "target = spare(x.detach()).detach()",
+    "with torch.no_grad():\n        target = spare(teacher(x))", "target = torch.tensor(spare(x).tolist())",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("given", GIVEN)
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_a_teacher_is_asked_after_its_last_step_is_not_what_it_lacks(target: str, given: str) -> None:
+    def places(early: str = "pass", also: str = "", late: str = "pass") -> list[tuple[str, int]]:
+        text = LATER.format(given=given, target=target, early=early, also=also, late=late)
+        found = [(each.code, each.span.line) for each in check(from_text(text, "phases.py")).findings]
+        return [each for each in found if each[0] == CODE]
+
+    assert places() == []
+    # Where the graph is cut before its own step, that is told; and where its own step comes behind the student's.
+    assert [line for _, line in places("extra = spare(x).detach()", " + extra.mean()")] == [8]
+    assert [line for _, line in places(late="first.step()")][:1] in ([14], [15])

@@ -752,7 +752,8 @@ def _before_their_own_step(reading: Reading, causes: list[_Cause]) -> list[_Caus
     """Return the cuts without which a step of the parameters' own optimizer would have found a gradient.
 
     A discriminator's step detaches what the generator made, as it should: what the generator would get there is
-    cleared before its own step, and where that step's loss has lost it, too, that one is to be mended.
+    cleared before its own step, and where that step's loss has lost it, too, that one is to be mended. What the graph
+    is cut for after the last of its steps is not for its own training: a teacher that was trained before its student.
     """
     runs = sorted(run.position for run in reading.runs)
     steps = _steps_of_leaves(reading)
@@ -762,6 +763,8 @@ def _before_their_own_step(reading: Reading, causes: list[_Cause]) -> list[_Caus
     for cause in causes:
         run = cause.run.position
         after = {leaf: _following(steps.get(leaf, ()), run) for leaf in cause.lost}
+        if min(after.values(), default=math.inf) == math.inf:
+            continue
         if all(_clears_before(reading, leaf, run, step) for leaf, step in after.items()):
             cleared.append(cause)
         else:
