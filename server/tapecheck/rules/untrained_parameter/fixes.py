@@ -14,7 +14,6 @@ from tapecheck.fixes.edit import Change
 from tapecheck.fixes.strategies.registered import EFFECT, added_to, lacking_of, make_optimizer_later, switches_on
 from tapecheck.rules.facts import Lacking
 from tapecheck.source.nodes import STORES, attr_of, id_of, is_read, method_called, of_kind
-from tapecheck.source.parsing import parse_expression
 from tapecheck.tape import Span
 from tapecheck.torchfacts import classes
 
@@ -24,6 +23,7 @@ def register(context: Context) -> Iterator[Candidate]:
     code, lacking = context.code, lacking_of(context)
     if lacking is None or lacking.kind != "unregistered":
         return
+    held: dict[ast.expr, str] = {}
     for span in _made(lacking):
         made, statement = context.call_at(span), code.statement_at(span)
         if made is None or statement is None:
@@ -35,15 +35,24 @@ def register(context: Context) -> Iterator[Candidate]:
         # What a helper of the module makes is stored where that is called.
         places = filter(None, map(code.statement_at, (span, *lacking.calls)))
         value = next((found for place in places if (found := _holder(code, place)) is not None), None)
-        if value is not None and (_is_list(value) or all(map(_is_named, context.finding.facts.parameters))):
-            wrapper = _container(code, made, value)
-            empty = isinstance(value, ast.Call) or not code.segment(value).strip("[]{} \n")
+        if value is not None and (_is_list(value) or _has_names(code, value, context.finding.facts.parameters)):
+            held.setdefault(value, _container(code, made, value))
+    # Several that lack together are mended together: one alone leaves the others in no optimizer.
+    for values in dict.fromkeys((tuple(held), *((value,) for value in held))):
+        if values:
+            wrappers = " and ".join(f"`{wrapper}`" for wrapper in dict.fromkeys(held[value] for value in values))
             yield Candidate(
-                f"Register them: `{wrapper}`",
+                f"Register them: {wrappers}",
                 f"{EFFECT} `.to()` and `state_dict()` know them, too.",
-                [code.replace(value, f"{wrapper}({'' if empty else code.segment(value)})")],
+                [_registered(code, value, held[value]) for value in values],
                 group="register",
             )
+
+
+def _registered(code: Code, value: ast.expr, wrapper: str) -> Change:
+    """Return the edit that wraps a plain list or dict, or puts the container in the place of an empty one."""
+    empty = isinstance(value, ast.Call) or not code.segment(value).strip("[]{} \n")
+    return code.replace(value, f"{wrapper}({'' if empty else code.segment(value)})")
 
 
 def _holder(code: Code, statement: ast.stmt) -> ast.expr | None:
@@ -74,12 +83,18 @@ def _is_list(value: ast.expr) -> bool:
     return isinstance(value, (ast.List, ast.ListComp)) or (isinstance(value, ast.Call) and id_of(value.func) == "list")
 
 
+def _has_names(code: Code, value: ast.expr, parameters: Sequence[str]) -> bool:
+    """Return whether the keys of a dict can be names of modules, by the parameters that are reached through it."""
+    assigned = code.statement(value)
+    pairs = _pairs(assigned) if isinstance(assigned, ast.Assign) else ()
+    name = next((attr_of(target) for target, stored in pairs if stored is value), None)
+    own = [one for one in parameters if name is not None and f".{name}[" in one]
+    return all(map(_is_named, own or parameters))
+
+
 def _is_named(parameter: str) -> bool:
     """Return whether the keys by which a parameter is reached can be names of a module: text without a dot."""
-    path = parse_expression(parameter)
-    keys = (one.slice for one in of_kind(path, ast.Subscript)) if path is not None else ()
-    given = [key.value for key in keys if isinstance(key, ast.Constant)]
-    return all(isinstance(key, str) and key and "." not in key for key in given)
+    return all(_NAME_AS_KEY.fullmatch(key) for key in re.findall(r"\[([^]]*)]", parameter))
 
 
 def _container(code: Code, made: ast.Call, value: ast.expr) -> str:
@@ -314,6 +329,8 @@ def _stored(name: ast.Name) -> bool:
 
 
 _EACH = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_NAME_AS_KEY = re.compile(r"'[^'.]+'|\"[^\".]+\"")
+"""A key that can be the name of a module, as a finding writes it."""
 _PLAIN = (ast.List, ast.ListComp, ast.Dict, ast.DictComp)
 
 
@@ -346,8 +363,18 @@ def _filled(code: Code, statement: ast.stmt) -> ast.expr | None:
     filled += [one.value for one in targets(statement) if isinstance(one, ast.Subscript)]
     filled += targets(statement) if isinstance(statement, ast.AugAssign) else []
     names = set(map(dotted, filled)) - {None}
-    plain = (one for one in of_kind(code.owner(statement) or code.tree, ast.Assign) if _is_plain(one.value))
-    return next((one.value for one in plain if names.intersection(map(dotted, one.targets))), None)
+    made = (pair for one in of_kind(code.owner(statement) or code.tree, ast.Assign) for pair in _pairs(one))
+    return next((value for target, value in made if _is_plain(value) and dotted(target) in names), None)
+
+
+def _pairs(statement: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Yield what an assignment stores where: `self.a, self.b = [], []` stores two lists."""
+    for target in statement.targets:
+        match target, statement.value:
+            case ast.Tuple(elts=stored), ast.Tuple(elts=values) if len(stored) == len(values):
+                yield from zip(stored, values, strict=True)
+            case _:
+                yield target, statement.value
 
 
 def _nn(code: Code) -> str:

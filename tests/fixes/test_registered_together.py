@@ -1,0 +1,115 @@
+"""Several plain containers of one module: what one finding lacks is registered in one fix, and torch trains it."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from tapecheck.fixes import fixes_for
+from tests.fixes.support import fixed, report_of
+
+torch = pytest.importorskip("torch")
+
+PROGRAM = """\
+import torch
+from torch import nn
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+{made}
+        self.last = nn.Linear(3, 3)
+
+    def forward(self, x):
+        for i in range(3):
+{used}
+        return self.last(x)
+
+net = {blocks}
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(3):
+    loss = net(torch.ones(2, 3)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+HELD = {
+    "appended": "self.{0} = []\nfor i in range(3):\n    self.{0}.append(nn.Linear(3, 3))",
+    "written out": "self.{0} = [nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 3)]",
+    "comprehension": "self.{0} = [nn.Linear(3, 3) for _ in range(3)]",
+    "list()": "self.{0} = list()\nself.{0}.append(nn.Linear(3, 3))\nself.{0} += [nn.Linear(3, 3) for _ in range(2)]",
+    "parameters": "self.{0} = [nn.Parameter(torch.ones(3)) for _ in range(3)]",
+}
+PAIRS = [*itertools.combinations(HELD, 2), ("appended", "appended"), ("comprehension", "appended", "parameters")]
+
+
+def _program(kinds: tuple[str, ...]) -> str:
+    names = "abc"
+    made = "\n".join(HELD[kind].format(name) for kind, name in zip(kinds, names))
+    used = "\n".join(
+        f"x = x * self.{name}[i]" if kind == "parameters" else f"x = torch.tanh(self.{name}[i](x))"
+        for kind, name in zip(kinds, names)
+    )
+    return PROGRAM.format(made=_indented(made, 8), used=_indented(used, 12), blocks="Block()")
+
+
+def _indented(text: str, by: int) -> str:
+    return "\n".join(" " * by + line for line in text.splitlines())
+
+
+def _run(text: str) -> dict[str, Any]:
+    space: dict[str, Any] = {}
+    exec(text, space)
+    return space
+
+
+def _repaired(text: str) -> tuple[str, int]:
+    """Return a program with the first fix of each finding made, and how many it took."""
+    for count in range(4):
+        report = report_of(text)
+        if not report.findings:
+            return text, count
+        text = fixed(text, next(fix for fix in fixes_for(report, report.findings[0]) if "Register" in fix.title))
+    return text, 4
+
+
+@pytest.mark.parametrize("kinds", PAIRS)
+def test_what_plain_containers_hold_is_registered(kinds: tuple[str, ...]) -> None:
+    text = _program(kinds)
+    mended, count = _repaired(text)
+    before, after = (list(_run(one)["net"].parameters()) for one in (text, mended))
+    assert count <= len(kinds)
+    assert len(after) == len(before) + sum(3 if kind == "parameters" else 6 for kind in kinds)
+    assert all(parameter.grad is not None for parameter in after)
+
+
+FILLED = {
+    "beside each other": "self.a, self.b = [], []",
+    "one by one": "self.a = []\nself.b = []",
+    "a dict beside a list": "self.a = []\nself.b = {}",
+    "three": "self.a = []\nself.b = []\nself.c = []",
+}
+
+
+@pytest.mark.parametrize("filled", FILLED)
+@pytest.mark.parametrize("blocks", ["Block()", "nn.Sequential(Block(), Block())"])
+def test_what_one_loop_fills_is_registered(filled: str, blocks: str) -> None:
+    made = FILLED[filled]
+    keyed = "{}" in made
+    fills = [
+        "self.a.append(nn.Linear(3, 3))",
+        "self.b[str(i)] = nn.Linear(3, 3)" if keyed else "self.b.append(nn.Linear(3, 3))",
+    ]
+    uses = ["x = self.a[i](x)", "x = self.b[str(i)](x)" if keyed else "x = self.b[i](x)"]
+    if "self.c" in made:
+        fills.append("self.c.append(nn.BatchNorm1d(3))")
+        uses.append("x = self.c[i](x)")
+    made += "\nfor i in range(3):\n" + _indented("\n".join(fills), 4)
+    used = _indented("\n".join(uses), 12)
+    text = PROGRAM.format(made=_indented(made, 8), used=used, blocks=blocks)
+    mended, count = _repaired(text)
+    assert count == (1 if "," in blocks else 2 + ("self.c" in made))
+    assert all(parameter.grad is not None for parameter in _run(mended)["net"].parameters())
+    assert len(list(_run(mended)["net"].parameters())) == (2 + 6 * len(uses)) * (2 if "," in blocks else 1)
