@@ -141,3 +141,20 @@ def test_what_is_no_leaf_on_some_ways_is_possible(sometimes: str, used: str) -> 
     whole, always = f"{head}{SOMETIMES[sometimes]}\n{used}\n", f"{head}w = w * 2\n{SOMETIMES[sometimes]}\n{used}\n"
     assert not _certain(whole)
     assert _certain(always)
+
+
+@pytest.mark.parametrize("between", ["", "    # the bias\n", "    print(step)\n"])
+@pytest.mark.parametrize("behind", ["", "    w.grad.zero_()\n", "    w.grad = None\n    b.grad = None\n"])
+def test_all_updates_of_a_block_are_made_in_place(between: str, behind: str) -> None:
+    head = (
+        "import torch\nw = torch.ones(3, requires_grad=True)\nb = torch.zeros(1, requires_grad=True)\n"
+        "x = torch.ones(4, 3)\nfor step in range(4):\n"
+    )
+    steps = f"    w = w - 0.1 * w.grad\n{between}    b = b - 0.1 * b.grad\n{behind}"
+    report = check(from_text(f"{head}    (x @ w + b).pow(2).mean().backward()\n{steps}", "run.py"))
+    (finding,) = report.findings
+    (fix, *_) = fixes_for(report, finding)
+    mended = fixed(report.source.text, fix)
+    assert (finding.code, fix.applicability, _raises(mended)) == ("TAPE105", "safe", False), mended
+    assert not check(from_text(mended, "run.py")).findings
+    assert mended.count("no_grad") == (2 if between else 1)

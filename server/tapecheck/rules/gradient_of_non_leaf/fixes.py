@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tapecheck.fixes.candidate import Candidate, Context, Strategy, offered, remove_argument
 from tapecheck.fixes.code import Code
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.strategies.registered import switches_on
 from tapecheck.rules.gradient_of_non_leaf.facts import GradientOfNonLeafFacts
+from tapecheck.rules.words import join
 from tapecheck.source.nodes import attr_of, id_of, of_kind
 
 
@@ -24,23 +25,63 @@ def _computed(context: Context, *how: str) -> tuple[ast.Assign, str] | None:
 
 
 def in_place(context: Context) -> Iterator[Candidate]:
-    """Write `w = w - rate * w.grad` as a change in place under no_grad, and clear the gradient behind it."""
+    """Write `w = w - rate * w.grad` as a change in place under no_grad, and clear the gradient behind it: this one, or
+    all in its block.
+    """
     code, found = context.code, _computed(context, "update")
-    step = _step(found[0].value, found[1]) if found is not None else None
-    indent = code.indent(found[0]) if found is not None and code.alone(found[0]) else None
-    if found is None or step is None or indent is None:
+    if found is None or _step(*found) is None:
         return
-    statement, name = found
     torch, needed = code.torch()
-    lines = [f"with {torch}.no_grad():", f"{indent}    {name} {step[0]} {code.segment(step[1])}"]
-    lines += [] if _clears(code, statement, name) else [f"{indent}{name}.grad = None"]
-    change, title = code.replace(statement, "\n".join(lines)), f"Change `{name}` in place under `{torch}.no_grad()`"
-    yield Candidate(title, "It stays the leaf that each backward fills.", [change, *needed], safe=context.stops)
+    block = [one for one in code.block(found[0]) if isinstance(one, ast.Assign)]
+    updates = [(one, id_of(one.targets[0])) for one in block if _steps_by_gradient(one)]
+    for chosen in ([found], updates) if len(updates) > 1 else ([found],):
+        runs = _runs(code, chosen)
+        changes = [_in_place_under_no_grad(code, run, torch) for run in runs]
+        names = join(f"`{name}`" for _, name in chosen)
+        effect = f"{'It stays the leaf' if len(chosen) == 1 else 'They stay the leaves'} that each backward fills."
+        title = f"Change {names} in place under `{torch}.no_grad()`"
+        yield from offered(title, effect, *changes, *needed, safe=context.stops, group="in place")
 
 
-def _step(value: ast.expr, name: str) -> tuple[str, ast.expr] | None:
+_Update = tuple[ast.Assign, str]
+"""A statement that steps a variable by its gradient, and the variable."""
+
+
+def _runs(code: Code, updates: Sequence[_Update]) -> list[list[_Update]]:
+    """Return updates of one block together as far as nothing, not even a comment, stands between them."""
+    runs: list[list[_Update]] = []
+    for one in updates:
+        last = runs[-1][-1][0] if runs else None
+        if last is not None and not code.text[code.end(last) : code.start(one[0])].strip():
+            runs[-1].append(one)
+        else:
+            runs.append([one])
+    return runs
+
+
+def _steps_by_gradient(statement: ast.Assign) -> bool:
+    """Return whether a statement is `w = w - rate * w.grad`."""
+    name = id_of(statement.targets[0])
+    gradients = (one for one in of_kind(statement.value, ast.Attribute) if one.attr == "grad")
+    return _step(statement, name) is not None and name in (id_of(one.value) for one in gradients)
+
+
+def _in_place_under_no_grad(code: Code, run: Sequence[_Update], torch: str) -> Change | None:
+    """Return the edit for updates that follow one another; None where they do not stand on lines of their own."""
+    indent = code.indent(run[0][0])
+    if indent is None or not all(code.alone(statement) for statement, _ in run):
+        return None
+    lines = [f"with {torch}.no_grad():"]
+    for statement, name in run:
+        step = _step(statement, name)
+        lines += [f"{indent}    {name} {step[0]} {code.segment(step[1])}"] if step is not None else []
+    lines += [f"{indent}{name}.grad = None" for statement, name in run if not _clears(code, statement, name)]
+    return Change(code.start(run[0][0]), code.end(run[-1][0]), "\n".join(lines))
+
+
+def _step(statement: ast.Assign, name: str) -> tuple[str, ast.expr] | None:
     """Return the sign and the size of a step from a variable's value: `w - rate * w.grad`."""
-    match value:
+    match statement.value:
         case ast.BinOp(left=ast.Name(id=left), op=ast.Sub() | ast.Add() as op, right=right) if left == name:
             return ("-=" if isinstance(op, ast.Sub) else "+="), right
     return None
