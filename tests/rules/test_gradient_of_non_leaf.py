@@ -158,3 +158,105 @@ def test_all_updates_of_a_block_are_made_in_place(between: str, behind: str) -> 
     assert (finding.code, fix.applicability, _raises(mended)) == ("TAPE105", "safe", False), mended
     assert not check(from_text(mended, "run.py")).findings
     assert mended.count("no_grad") == (2 if between else 1)
+
+
+UNGRADED = {
+    "plain": "w = torch.randn(3)",
+    "of numbers": "w = torch.tensor([1.0, 2.0, 3.0])",
+    "of numpy": "w = torch.from_numpy(np.ones(3, dtype='float32'))",
+    "like": "w = torch.ones_like(v)",
+    "detached": "w = v.detach()",
+    "data": "w = v.data",
+    "without recording": "with torch.no_grad():\n    w = v * 2",
+    "inference": "with torch.inference_mode():\n    w = torch.zeros(3)\nw = w.clone()",
+    "switched on": "w = torch.randn(3)\nw.requires_grad = True",
+    "switched on later": "w = torch.randn(3)\n(w * v).sum().backward()\nw.requires_grad_()",
+    "written into": "w = torch.zeros(3)\nw[0] = v[0]",
+    "in place": "w = torch.zeros(3)\nw += v",
+    "given": "w = torch.zeros(3)\nw.grad = torch.ones(3)",
+    "perhaps": "w = torch.zeros(3, requires_grad=v.sum().item() < 1e9)",
+    "element": "for w in torch.randn(2, 3):\n    pass",
+    "element switched on": "for w in torch.randn(2, 3):\n    w.requires_grad_()",
+    "loaded": "(w,) = next(iter(DataLoader(TensorDataset(torch.randn(4, 3)))))\nw = w[0]",
+    "frozen": "w = torch.ones(3, requires_grad=True)\n(w * v).sum().backward()\nw.requires_grad_(False)",
+    "buffer": "m = nn.BatchNorm1d(3)\nw = m.running_mean",
+    "index": "w = (v * 2).argmax() * 1.0",
+    "copied": "w = copy.deepcopy(v)",
+}
+HEAD = (
+    "import copy\nimport numpy as np\nimport torch\nfrom torch import nn\n"
+    "from torch.utils.data import DataLoader, TensorDataset\n"
+    "v = torch.ones(3, requires_grad=True)\n"
+)
+
+
+@pytest.mark.parametrize("made", UNGRADED)
+def test_what_requires_no_grad_has_none(made: str) -> None:
+    texts = {used: f"{HEAD}{UNGRADED[made]}\n(w * v).sum().backward()\n{text}\n" for used, text in USED.items()}
+    truth = {used: _raises(text) for used, text in texts.items()}
+    told = {used: _certain(text) for used, text in texts.items()}
+    assert not {used for used in truth if told[used] > truth[used]}
+    # A buffer, a batch and what once required grad may be another one: nothing is said of them.
+    if made not in ("frozen", "buffer", "loaded", "element"):
+        assert told == truth
+
+
+@pytest.mark.parametrize("made", UNGRADED)
+def test_safe_fixes_of_what_requires_no_grad_let_it_run(made: str) -> None:
+    for used in ("norm", "moved on", "cleared"):
+        report = check(from_text(f"{HEAD}{UNGRADED[made]}\n(w * v).sum().backward()\n{USED[used]}\n", "run.py"))
+        for finding in report.findings:
+            for fix in fixes_for(report, finding):
+                assert not _raises(fixed(report.source.text, fix)), fix.title
+
+
+HIDDEN = ["w = hidden.load()", "w = torch.randn(3)\nhidden.prepare(w)", "w = v.detach()\nw = hidden.wrap(w)"]
+
+
+@pytest.mark.parametrize("made", HIDDEN)
+def test_what_hidden_code_makes_of_it_may_have_one(made: str) -> None:
+    text = f"import hidden\n{HEAD}{made}\n(w * v).sum().backward()\nw.grad.norm()\n"
+    assert not _certain(text)
+
+
+STEPPED = {
+    "rebound": "w = w - 0.1 * w.grad",
+    "an attribute": "m.w = m.w - 0.1 * m.w.grad",
+    "a key": "p['w'] = p['w'] - 0.1 * p['w'].grad",
+    "a list": "ws = [one - 0.1 * one.grad for one in ws]",
+    "clipped behind": "w = w + 0.1 * w.grad.sign()\n    w = w.clamp(-1, 1)",
+    "without recording": "with torch.no_grad():\n        w = w - 0.1 * w.grad\n        w.grad.zero_()",
+}
+
+
+@pytest.mark.parametrize("stepped", STEPPED)
+def test_updates_of_all_kinds_are_mended(stepped: str) -> None:
+    held = {"an attribute": "m.w", "a key": "p['w']", "a list": "ws[0]"}.get(stepped, "w")
+    text = (
+        "import torch\nfrom types import SimpleNamespace\nw = torch.ones(3, requires_grad=True)\n"
+        "m, p, ws = SimpleNamespace(w=w), {'w': w}, [w]\nfor step in range(4):\n"
+        f"    (torch.ones(4, 3) @ {held}).pow(2).mean().backward()\n    {STEPPED[stepped]}\n"
+    )
+    assert _raises(text)
+    report = check(from_text(text, "run.py"))
+    (finding,) = report.findings
+    safe = [fix for fix in fixes_for(report, finding) if fix.applicability == "safe"]
+    assert finding.code == "TAPE105" and safe
+    for fix in safe:
+        mended = fixed(text, fix)
+        assert not _raises(mended), mended
+        assert not check(from_text(mended, "run.py")).findings, mended
+
+
+@pytest.mark.parametrize("over", ["(a, b, c)", "[a, b, c]", "(c, a)", "iter([b, c])"])
+def test_what_a_call_that_is_written_again_hands_over_may_have_one(over: str) -> None:
+    text = (
+        f"import hidden\n{HEAD}class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.body = nn.Sequential(*[nn.Linear(3, 3) for _ in range(8)])\n    def forward(self, x):\n"
+        "        return self.body(x) + hidden.prepare(x)\nnet = Net()\n"
+        "a, b, c = torch.randn(3), torch.randn(3), torch.randn(3)\n"
+    )
+    used = f"for x in {over}:\n    net(x).sum().backward()\n"
+    assert not _certain(f"{text}{used}c.grad.norm()\n")
+    assert _certain(f"{text.replace('hidden.prepare(x)', 'x')}{used}c.grad.norm()\n")
+    assert not _certain(f"{text}kept = [net(x) for x in {over}]\nc.grad.norm()\n")

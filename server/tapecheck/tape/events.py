@@ -822,7 +822,8 @@ class Raised:
     """An exception; `backward` is the backward that raised it, `caught` where the program goes on.
 
     `node` is the node that failed, where the run could tell. `left` says that it was caught outside of the user's own
-    code, by what runs that: a test runner.
+    code, by what runs that: a test runner. `ungraded` is the name of a tensor that requires no grad, where Python
+    raises since its gradient is None, and `cut` what took it out of its graph, if anything did.
     """
 
     at: Site
@@ -832,6 +833,8 @@ class Raised:
     caught: bool = False
     node: int | None = None
     left: bool = False
+    ungraded: str = ""
+    cut: int | None = None
 
 
 @built_directly

@@ -27,6 +27,7 @@ from tapecheck.interpret.values import (
     List,
     Mark,
     Native,
+    Signal,
     Storage,
     Stream,
     Tensor,
@@ -60,6 +61,7 @@ from tapecheck.tape import (
     GradientSet,
     GradientsWithGraph,
     Problem,
+    Raised,
     Root,
     Saved,
     Site,
@@ -673,17 +675,27 @@ class Autograd:
             return grad.tensor
         if isinstance(grad, Tensor):
             grad.note(Mark.GRADIENT_OF, tensor)
-        if grad is None and tensor.lacks_gradient:
+        if grad is None and (tensor.lacks_gradient or self._requires_none(tensor)):
             self._absent[node] = tensor
         else:
             self._absent.pop(node, None)
         return grad
 
+    def _requires_none(self, tensor: Tensor) -> bool:
+        """Whether a tensor surely requires no grad, and nobody else can have changed that."""
+        return tensor.requires_none and self.world.graph.keeps(tensor)
+
     def lost(self, kind: str, node: ast.AST) -> None:
         """End the way where Python raises since an operand is the `.grad` of a non-leaf tensor, which is None."""
         operands = ast.iter_child_nodes(node) if isinstance(node, _COMPUTES) else ()
-        if (tensor := next(filter(None, map(self._absent.get, operands)), None)) is not None:
+        tensor = next(filter(None, map(self._absent.get, operands)), None)
+        if tensor is not None and tensor.node is not None:
             self.torch.fail(node, "the gradient of a non-leaf tensor is None", kind=kind, of=tensor.node)
+        elif tensor is not None and tensor.name:
+            site, text = self.world.position.site(node), "the gradient of a tensor that requires no grad is None"
+            cut = next(iter(tensor.cuts), None)
+            self.world.writer.emit(Raised(site, kind, text, ungraded=tensor.name, cut=cut))
+            raise Signal(kind, None, text, node)
 
     def read(self, tensor: Tensor, node: ast.AST, how: str = "") -> None:
         """Note that the program looks at a gradient, `how` where its size matters."""

@@ -189,6 +189,8 @@ def opaque_result(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast
             result.trust = result.trust._replace(data=False, returned=True)
     result.kept = Kept(given, values=_led_to(name, args, kwargs), walked=_walked(torch, values))
     if not name.startswith((*_GENERIC_DATA, *leaves.LOOKING)):
+        for value in values:
+            torch.world.graph.hand_over(value)
         _reworked(torch, (*args, *kwargs.values()), node, name)
     return result
 
@@ -276,6 +278,7 @@ def _left(
     if not may_carry(value):
         return _rework(torch, value, node, to, depth, seen, found)
     if value.node is None or value.is_leaf:
+        torch.world.graph.hand_over(value)
         return value
     found.append(value)
     left = opaque(torch, to, [value], node, linked="may", keeps="may")

@@ -154,6 +154,8 @@ def trained(
             done += 1
             carry.end(machine, loop, done, started)
         world.loops.leave(LoopEnd(loop, done, "may" if extent.rest() else "no"), outside)
+        if extent.rest():
+            world.graph.left_early()
     finally:
         machine.gathering.remove(entry)
 

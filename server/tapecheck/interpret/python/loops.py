@@ -328,6 +328,8 @@ class _Loop:
             length=length,
         )
         world.loops.leave(end, self.outside)
+        if more != "no":
+            world.graph.left_early()
 
 
 def run_for(machine: Engine, node: ast.For | ast.AsyncFor, env: Env) -> Run:

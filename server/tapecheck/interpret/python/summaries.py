@@ -136,6 +136,8 @@ class Summary:
     """How often it asked for the answer to a test of an unknown."""
     breaks: int
     """How often it called code that nobody can look into."""
+    handed: list[int]
+    """The memory of the data that it handed to such code."""
     decisions: list[Decision]
     """The conditions that it asked."""
     standing: tuple[int, ...]
@@ -290,6 +292,7 @@ class _Watch:
         self.facts, self.tested = len(machine.world.knowledge.facts), machine.world.knowledge.asked
         self.begun = self.ended = _point(machine.world)
         self.work, self.breaks = machine.world.budget.work, machine.world.modes.compiling.breaks
+        self.handed = len(machine.world.graph.handed)
         self.spent = 0
         """What the call has taken, in units of work."""
         self.results: list[str] = []
@@ -335,7 +338,8 @@ class _Watch:
             self.begun, self.ended, events, given.held, self.numbers, made, reads, _parts_read(reads), provisional,
             self._stored(), call, world.position.call_stack, world.position.iteration, shapes, tests,
             _speaks(events, given.names, self.results), world.knowledge.asked - self.tested,
-            world.modes.compiling.breaks - self.breaks, decisions, self.standing, world.modes.compiling.unlike,
+            world.modes.compiling.breaks - self.breaks, world.graph.handed[self.handed :], decisions, self.standing,
+            world.modes.compiling.unlike,
         )  # fmt: skip
 
     def _stored(self) -> list[tuple[int | None, int | None]]:
@@ -608,6 +612,7 @@ class _Again:
         )
         world.position.advance(ended.clock - begun.clock, ended.stamp - begun.stamp - 1)
         world.modes.compiling.breaks += summary.breaks
+        world.graph.handed += map(self.number_of, summary.handed)
         world.modes.compiling.unlike = world.modes.compiling.unlike or summary.unlike
         world.knowledge.asked += summary.tests_made
         for decision in summary.decisions:

@@ -28,6 +28,10 @@ class Source(Protocol):
     def oldest(self) -> int | None: ...
 
 
+_ANY = 0
+"""The number of no memory, for that of whatever a loop would have gone on to."""
+
+
 class GraphBuilder:
     """Writes what happens to graphs, and returns the tensors that come of it."""
 
@@ -45,10 +49,26 @@ class GraphBuilder:
         """Whether an op in place has given a graph to a tensor without one: modules may hold more than leaves then."""
         self.gradients_cut = False
         """Whether there are gradients that carry no graph, which `create_graph=True` would have given them."""
+        self.handed: list[int] = []
+        """The memory of data that code which is not visible was given: it may have let that require grad."""
         self.stepped = False
         """Whether an optimizer has stepped since the last backward."""
         self.clipped_late = False
         """Whether the program has limited gradients after their step."""
+
+    def hand_over(self, value: Tensor | Unknown) -> None:
+        """Note that code which is not visible has a value: it may let data require grad."""
+        if isinstance(value, Tensor) and value.node is None:
+            self.handed.append(value.storage.id)
+
+    def left_early(self) -> None:
+        """Note that a loop is left before its end: what it goes on to may have been handed over, too."""
+        if self.handed:
+            self.handed.append(_ANY)
+
+    def keeps(self, value: Tensor) -> bool:
+        """Whether code which is not visible has never had some data."""
+        return _ANY not in self.handed and value.storage.id not in self.handed
 
     def perhaps_frozen(self, first: int) -> tuple[int, ...]:
         """Note that a loop has switched off gradients, from the place `first` of `frozen` on, of which nobody knows how

@@ -189,6 +189,13 @@ class Tensor(BaseValue):
         """Whether it is surely the result of an op, whose `.grad` no backward fills."""
         return self.graph == "yes" and self.node is not None and not (self.is_leaf or self.retains_grad)
 
+    @property
+    def requires_none(self) -> bool:
+        """Whether it surely requires no grad, and is no parameter, which may be frozen for a while."""
+        if self.graph != "no" or self.node is not None or self.parameter or self.is_leaf:
+            return False
+        return not self.taken_for_data()
+
     def stands_at(self, built: Tensor) -> None:
         """Note that it may have the graph that was built for it."""
         self.node, self.oldest = built.node, built.oldest

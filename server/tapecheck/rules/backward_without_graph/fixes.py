@@ -114,11 +114,11 @@ def ask_for_gradient(context: Context) -> Iterator[Candidate]:
         stores = [one for one in code.stores(function, name) if isinstance(one, ast.Assign) and len(one.targets) == 1]
         before = [one for one in stores if one.lineno <= statement.lineno]
         for store in before:
-            yield from _asking(code, name, [store], known=name in wanted)
+            yield from asking(code, name, [store], known=name in wanted)
         # What is made anew in each round must ask for its gradient in each.
         again = [one for one in stores if one not in before and code.loops(statement) and code.loops(one)]
         if before and again:
-            yield from _asking(code, name, [before[-1], *again], known=name in wanted)
+            yield from asking(code, name, [before[-1], *again], known=name in wanted)
 
 
 def _wanted(context: Context, function: ast.AST) -> list[str]:
@@ -131,7 +131,7 @@ def _wanted(context: Context, function: ast.AST) -> list[str]:
     return [one.id for one in (*read, *(part for some in parts for part in some)) if isinstance(one, ast.Name)]
 
 
-def _asking(code: Code, name: str, stores: list[ast.Assign], *, known: bool) -> Iterator[Candidate]:
+def asking(code: Code, name: str, stores: list[ast.Assign], *, known: bool) -> Iterator[Candidate]:
     """Yield the statements that make a tensor, each asking for its gradient: `known` says that the program reads it."""
     changes = [_with_gradient(code, store.value, known=known) for store in stores]
     written = all(_makes_floats(store.value) for store in stores)

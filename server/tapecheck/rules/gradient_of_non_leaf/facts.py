@@ -16,8 +16,10 @@ How = Literal["update", "given", "read"]
 class GradientOfNonLeafFacts(Facts):
     """`tensor` is its name, empty where it has none, and `built` where it was computed. `how` says whether it is an
     "update" of a leaf that had the name before, was "given" to an optimizer, or is "read" for its own sake.
+    `ungraded` says that it requires no grad.
     """
 
     tensor: str
     built: Span
     how: How
+    ungraded: bool = False

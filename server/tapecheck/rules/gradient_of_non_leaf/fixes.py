@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from tapecheck.fixes.candidate import Candidate, Context, Strategy, offered, remove_argument
+from tapecheck.fixes.candidate import Candidate, Context, Strategy, append, offered, remove_argument
 from tapecheck.fixes.code import Code
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.strategies.registered import switches_on
+from tapecheck.rules.backward_without_graph.fixes import asking
 from tapecheck.rules.gradient_of_non_leaf.facts import GradientOfNonLeafFacts
 from tapecheck.rules.words import join
 from tapecheck.source.nodes import attr_of, id_of, of_kind
@@ -20,20 +21,22 @@ def _computed(context: Context, *how: str) -> tuple[ast.Assign, str] | None:
     if not isinstance(facts, GradientOfNonLeafFacts) or facts.how not in how:
         return None
     statement = context.code.statement_at(facts.built)
-    named = isinstance(statement, ast.Assign) and bool(facts.tensor) and id_of(statement.targets[0]) == facts.tensor
-    return (statement, facts.tensor) if isinstance(statement, ast.Assign) and named else None
+    if not isinstance(statement, ast.Assign) or not facts.tensor or len(statement.targets) > 1:
+        return None
+    named = context.code.segment(statement.targets[0]) == facts.tensor
+    return (statement, facts.tensor) if named else None
 
 
 def in_place(context: Context) -> Iterator[Candidate]:
     """Write `w = w - rate * w.grad` as a change in place under no_grad, and clear the gradient behind it: this one, or
     all in its block.
     """
-    code, found = context.code, _computed(context, "update")
-    if found is None or _step(*found) is None:
+    code, found = context.code, _computed(context, "update", "read")
+    if found is None or not _steps_by_gradient(found[0]):
         return
     torch, needed = code.torch()
     block = [one for one in code.block(found[0]) if isinstance(one, ast.Assign)]
-    updates = [(one, id_of(one.targets[0])) for one in block if _steps_by_gradient(one)]
+    updates = [(one, code.segment(one.targets[0])) for one in block if _steps_by_gradient(one)]
     for chosen in ([found], updates) if len(updates) > 1 else ([found],):
         runs = _runs(code, chosen)
         changes = [_in_place_under_no_grad(code, run, torch) for run in runs]
@@ -61,9 +64,13 @@ def _runs(code: Code, updates: Sequence[_Update]) -> list[list[_Update]]:
 
 def _steps_by_gradient(statement: ast.Assign) -> bool:
     """Return whether a statement is `w = w - rate * w.grad`."""
-    name = id_of(statement.targets[0])
     gradients = (one for one in of_kind(statement.value, ast.Attribute) if one.attr == "grad")
-    return _step(statement, name) is not None and name in (id_of(one.value) for one in gradients)
+    return _step(statement) is not None and any(_same(one.value, statement.targets[0]) for one in gradients)
+
+
+def _same(one: ast.expr, other: ast.expr) -> bool:
+    """Return whether two expressions read alike, whether they are read or stored into."""
+    return ast.unparse(one) == ast.unparse(other)
 
 
 def _in_place_under_no_grad(code: Code, run: Sequence[_Update], torch: str) -> Change | None:
@@ -71,27 +78,35 @@ def _in_place_under_no_grad(code: Code, run: Sequence[_Update], torch: str) -> C
     indent = code.indent(run[0][0])
     if indent is None or not all(code.alone(statement) for statement, _ in run):
         return None
-    lines = [f"with {torch}.no_grad():"]
+    within = _is_under_no_grad(code, run[0][0])
+    lines = [] if within else [f"with {torch}.no_grad():"]
     for statement, name in run:
-        step = _step(statement, name)
-        lines += [f"{indent}    {name} {step[0]} {code.segment(step[1])}"] if step is not None else []
-    lines += [f"{indent}{name}.grad = None" for statement, name in run if not _clears(code, statement, name)]
-    return Change(code.start(run[0][0]), code.end(run[-1][0]), "\n".join(lines))
+        step = _step(statement)
+        lines += [f"{'' if within else '    '}{name} {step[0]} {code.segment(step[1])}"] if step is not None else []
+    lines += [f"{name}.grad = None" for statement, name in run if not _clears(code, statement)]
+    return Change(code.start(run[0][0]), code.end(run[-1][0]), f"\n{indent}".join(lines))
 
 
-def _step(statement: ast.Assign, name: str) -> tuple[str, ast.expr] | None:
+def _is_under_no_grad(code: Code, statement: ast.stmt) -> bool:
+    around = (one for one in code.parents(statement) if isinstance(one, ast.With))
+    entered = (item.context_expr for one in around for item in one.items)
+    return any(code.path(one.func) == "torch.no_grad" for one in entered if isinstance(one, ast.Call))
+
+
+def _step(statement: ast.Assign) -> tuple[str, ast.expr] | None:
     """Return the sign and the size of a step from a variable's value: `w - rate * w.grad`."""
     match statement.value:
-        case ast.BinOp(left=ast.Name(id=left), op=ast.Sub() | ast.Add() as op, right=right) if left == name:
+        case ast.BinOp(left=left, op=ast.Sub() | ast.Add() as op, right=right) if _same(left, statement.targets[0]):
             return ("-=" if isinstance(op, ast.Sub) else "+="), right
     return None
 
 
-def _clears(code: Code, statement: ast.stmt, name: str) -> bool:
-    """Return whether the function around a statement clears the gradient of a variable."""
+def _clears(code: Code, statement: ast.Assign) -> bool:
+    """Return whether the function around a statement clears the gradient of what it steps."""
     owned = (one for one in of_kind(code.function(statement), ast.Attribute) if one.attr == "grad")
     return any(
-        id_of(one.value) == name and (isinstance(one.ctx, ast.Store) or attr_of(code.parent(one)) == "zero_")
+        _same(one.value, statement.targets[0])
+        and (isinstance(one.ctx, ast.Store) or attr_of(code.parent(one)) == "zero_")
         for one in owned
     )
 
@@ -116,12 +131,43 @@ def leaf_last(context: Context) -> Iterator[Candidate]:
 def retain(context: Context) -> Iterator[Candidate]:
     """Keep the gradient of what was computed: `h.retain_grad()`."""
     found = _computed(context, "read")
-    if found is not None:
+    if found is not None and not _steps_by_gradient(found[0]):
         statement, name = found
         change = context.code.insert_after(statement, [f"{name}.retain_grad()"])
         title, effect = f"Keep its gradient: `{name}.retain_grad()`", f"The backward fills `{name}.grad`, too."
         yield from offered(title, effect, change, safe=context.stops)
 
 
-STRATEGIES: tuple[Strategy, ...] = (in_place, leaf_last, retain)
+def leaf_again(context: Context) -> Iterator[Candidate]:
+    """Make what an update computes a leaf again: `x = (x + rate * x.grad).detach().requires_grad_()`."""
+    code, facts = context.code, context.finding.facts
+    if not isinstance(facts, GradientOfNonLeafFacts) or facts.how == "given":
+        return
+    made = code.expression_at(facts.built)
+    # What is computed once has a gradient of its own to get: cut off, nothing before it would have one.
+    if not isinstance(made, (ast.BinOp, ast.Call)) or (facts.how == "read" and not code.loops(made)):
+        return
+    change = append(code, made, ".requires_grad_()" if facts.ungraded else ".detach().requires_grad_()")
+    title = f"Make a leaf again of what line {made.lineno} computes"
+    effect = "Each backward fills the gradient of the new tensor; none goes on into the iterations before."
+    yield from offered(title, effect, change, safe=context.stops, group="in place", acts=False)
+
+
+def ask(context: Context) -> Iterator[Candidate]:
+    """Let the tensor require grad where it is made, or where a loop is given it."""
+    code, facts = context.code, context.finding.facts
+    reading = code.statement_at(context.finding.span)
+    if not isinstance(facts, GradientOfNonLeafFacts) or not facts.ungraded or facts.how != "read" or reading is None:
+        return
+    stores = code.stores(code.function(reading), facts.tensor)
+    made = [one for one in stores if isinstance(one, ast.Assign) and id_of(one.targets[0]) == facts.tensor]
+    for store in reversed([one for one in made if one.lineno <= reading.lineno]):
+        yield from asking(code, facts.tensor, [store], known=True)
+    for loop in (one for one in stores if isinstance(one, (ast.For, ast.AsyncFor))):
+        line = f"{facts.tensor}.requires_grad_()"
+        title, effect = f"Call `{line}` first in the loop", f"The backward then fills `{facts.tensor}.grad`."
+        yield from offered(title, effect, code.insert_first(loop.body, [line]), group="gradient")
+
+
+STRATEGIES: tuple[Strategy, ...] = (in_place, leaf_last, retain, leaf_again, ask)
 """What is proposed, preferred first."""

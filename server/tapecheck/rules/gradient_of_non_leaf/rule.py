@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.gradient_of_non_leaf.facts import GradientOfNonLeafFacts, How
@@ -12,6 +12,7 @@ from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import called_from, headline, possible, quoted
 from tapecheck.tape import Node, Raised, Span
 
+_ASK = "call `{}.requires_grad_()` before anything is computed with it"
 HEADLINE = "the optimizer is given a tensor that is not a leaf"
 """What is said where the tensor has no name."""
 
@@ -30,9 +31,36 @@ class GradientOfNonLeaf(Rule):
             (reading, raised.at.span, raised)
             for reading in readings
             for raised in reading.raised
-            if raised.backward is None and raised.node in reading.ledger.nodes and not raised.caught
+            if raised.backward is None and not raised.caught
+            if raised.ungraded or raised.node in reading.ledger.nodes
         ]
-        return [self._finding(*each) for each in at_each_place(readings, found, _comes_to)]
+        return [
+            (self._ungraded if each.ungraded else self._finding)(reading, each, certain)
+            for reading, each, certain in at_each_place(readings, found, _comes_to)
+        ]
+
+    def _ungraded(self, reading: Reading, raised: Raised, certain: bool) -> Finding:
+        """Return what is said of a tensor that requires no grad: the name may have meant a leaf until then."""
+        name, home = raised.ungraded, raised.at.span
+        cut = reading.ledger.cuts.get(raised.cut) if raised.cut is not None else None
+        leaves = () if cut is None or cut.how != "no_grad" else (*cut.nodes, *cut.leaves)
+        how: How = "update" if _is_named(reading, leaves, name) else "read"
+        said = headline(["`{0}.grad` is None: `{0}` requires no grad", "`{0}.grad` is None: no grad required"], name)
+        why = {
+            "no_grad": "computed here without recording: the result requires no grad",
+            "detach": "detached here", "data": "taken out of its graph here by `.data`",
+        }  # fmt: skip
+        labels = [Label(cut.at.span, why[cut.how], "cut")] if cut is not None and cut.how in why else []
+        labels += called_from(reading, raised.at, raised.at)
+        return Finding(
+            self.code, self.name, self.severity, home, said if certain else possible(said),
+            _help(f"`{name}`", how) if how == "update" else _ASK.format(name),
+            tuple(label for label in labels if label.span != home), certain,
+            facts=GradientOfNonLeafFacts(
+                tensor=name, built=cut.at.span if cut is not None else home, how=how, ungraded=True
+            ),
+            notes=("a backward fills the `.grad` of tensors that require grad, when something was computed with them",),
+        )  # fmt: skip
 
     def _finding(self, reading: Reading, raised: Raised, certain: bool) -> Finding:
         assert raised.node is not None
@@ -68,8 +96,12 @@ def _how(reading: Reading, raised: Raised, node: Node, name: str) -> How:
     if raised.exception == "ValueError":
         return "given"
     leaves = reading.ledger.leaves.keys() & reading.below([node.id])
-    named = {bind.name for leaf in leaves for _, bind in reading.binds.get(leaf, ())}
-    return "update" if name and name in named and node.at.iteration else "read"
+    return "update" if name and node.at.iteration and _is_named(reading, leaves, name) else "read"
+
+
+def _is_named(reading: Reading, leaves: Iterable[int], name: str) -> bool:
+    """Return whether one of some leaves was bound to a name."""
+    return any(bind.name == name for leaf in leaves for _, bind in reading.binds.get(leaf, ()))
 
 
 def _headline(name: str, how: How) -> str:
