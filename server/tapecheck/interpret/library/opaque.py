@@ -45,6 +45,7 @@ from tapecheck.interpret.values import (
     only,
     positional,
     requires_any,
+    unpacked,
 )
 from tapecheck.source.skipped import TEXT
 from tapecheck.tape import NOTHING, CutKind, Escape, Fact, ModeSet, Node
@@ -329,7 +330,9 @@ def opaque(
 def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Call an unknown value: a method of an unknown object, an unknown model, or anything at all."""
     owner, name = function.part_of.owner, function.part_of.attr
-    more = kwargs.pop(MORE_KEYWORDS, None) is not None
+    keywords = kwargs.pop(MORE_KEYWORDS, None)
+    more = keywords is not None
+    kwargs.update(unpacked(keywords))
     if owner is not None and owner.node is None and _is_pure(name, args, kwargs):
         return _same_answer(torch, function, owner, args)
     leaves.held(torch, function, node)

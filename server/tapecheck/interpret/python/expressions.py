@@ -22,6 +22,7 @@ from tapecheck.interpret.values import (
     Dict,
     Env,
     Instance,
+    Kept,
     Kwargs,
     Lib,
     List,
@@ -217,13 +218,20 @@ def _given(machine: Engine, node: ast.Call, env: Env) -> tuple[Args, Kwargs]:
         value = unwrapped(value)
         if isinstance(value, Dict):
             kwargs.update(value.named())
-            partly += (value,) if value.more else ()
+            partly += (value,) if value.more or value.unsure_keys() else ()
         else:
             partly.append(value)
     if partly:
         unseen = list(filter(is_unseen, partly))
-        kwargs[MORE_KEYWORDS] = unseen[-1] if unseen else Unknown(MORE_KEYWORDS)
+        kwargs[MORE_KEYWORDS] = unseen[-1] if unseen else _under_other_keys(only(partly, Dict))
     return args, kwargs
+
+
+def _under_other_keys(passed: Sequence[Dict]) -> Unknown:
+    """Return what stands for the keywords of a call that are not seen: what dicts have under keys nobody knows."""
+    made = Unknown(MORE_KEYWORDS)
+    made.kept = Kept(values=tuple(one for one in passed if one.unsure_keys()))
+    return made
 
 
 def _spread(machine: Engine, value: Value, argument: ast.Starred) -> tuple[Sequence[Value], bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Hashable
 
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import syntax
@@ -21,8 +22,11 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     Wrapped,
+    only,
+    passed_as,
     passed_on,
     perhaps_given,
+    under_other_keys,
 )
 from tapecheck.tape import Site
 
@@ -77,7 +81,8 @@ def bind_arguments(machine: Engine, function: Function, args: Args, kwargs: Kwar
     positional = function.module.notes.of(function.node, syntax.positional_names)
     kwargs = dict(kwargs)
     options = passed_on(kwargs)
-    open_ended = kwargs.pop(MORE_KEYWORDS, None) is not None
+    more = kwargs.pop(MORE_KEYWORDS, None)
+    open_ended = more is not None
     values = env.vars
     if len(args) != len(positional) or kwargs or arguments.kwonlyargs:
         looked_out_for = machine.expects("TypeError") or _is_called_here(function, args, kwargs, node)
@@ -92,18 +97,31 @@ def bind_arguments(machine: Engine, function: Function, args: Args, kwargs: Kwar
         return default if options is None else perhaps_given(machine, options, name, default, node)
 
     missing = positional[len(args) :]
-    defaults = dict(zip(missing[::-1], function.defaults[::-1]))
-    for name in missing:
+    defaults = dict(zip(missing[::-1], function.defaults[::-1])) | _keyword_defaults(function)
+    for name in (*missing, *(parameter.arg for parameter in arguments.kwonlyargs)):
         if name in kwargs:
             values[name] = kwargs.pop(name)
+        elif name in defaults:
+            values[name] = by_default(name, defaults[name])
         else:
-            values[name] = by_default(name, defaults[name]) if name in defaults else Unknown.named(name)
-    for parameter, value in zip(arguments.kwonlyargs, function.kw_defaults):
-        default = by_default(parameter.arg, value)
-        values[parameter.arg] = kwargs.pop(parameter.arg, default)
+            values[name] = passed_as(machine, more, name, node)
     if arguments.kwarg is not None:
-        values[arguments.kwarg.arg] = Dict(dict(kwargs.items()), more=open_ended)
+        values[arguments.kwarg.arg] = Dict(_under_other_keys(more, kwargs), more=open_ended)
     _note_stored(machine, env, node)
+
+
+def _keyword_defaults(function: Function) -> dict[str, Value]:
+    """Return the defaults of the parameters that are passed by their names alone."""
+    arguments = function.node.args
+    written = zip(arguments.kwonlyargs, arguments.kw_defaults, function.kw_defaults)
+    return {parameter.arg: value for parameter, default, value in written if default is not None}
+
+
+def _under_other_keys(more: Value, kwargs: Kwargs) -> dict[Hashable, Value]:
+    """Return the keywords of a call with what it passes under keys nobody knows, by what stands for those."""
+    passed = {key: value for held in only(under_other_keys(more), Dict) for key, value in held.items.items()}
+    passed.update(kwargs)
+    return passed
 
 
 def _note_stored(machine: Engine, env: Env, node: ast.AST) -> None:

@@ -20,7 +20,7 @@ from tapecheck.interpret.values.base import (
     behaviour,
     only,
 )
-from tapecheck.interpret.values.unknown import Origin, Unknown, drawn_from
+from tapecheck.interpret.values.unknown import Origin, Unknown, drawn_from, unpacked
 from tapecheck.torchfacts import classes
 
 ODD_CALLS = (IndexError, ValueError, KeyError, TypeError, OverflowError, MemoryError, AttributeError)
@@ -208,7 +208,7 @@ class Lib(BaseValue):
             machine.doubt("TypeError", node)
         try:
             if self.path not in _TAKES_OPTIONS and not self.path.startswith("torch.utils.data."):
-                kwargs.pop(MORE_KEYWORDS, None)
+                kwargs.update(unpacked(kwargs.pop(MORE_KEYWORDS, None)))
             return machine.library.call(self.path, args, kwargs, node)
         except ODD_CALLS:
             return machine.library.opaque_result("call", args, kwargs, node)

@@ -28,6 +28,7 @@ from tapecheck.interpret.values.base import (
     behaviour,
     hashable,
     is_constant,
+    only,
     plain,
 )
 from tapecheck.interpret.values.tensor import Storage, Tensor
@@ -768,6 +769,23 @@ def passed_on(kwargs: Kwargs) -> Value:
     """Return what a call passes on, `f(**options)`, of which nobody knows what is in it; None where it has no such."""
     more = kwargs.get(MORE_KEYWORDS)
     return None if isinstance(more, Unknown) and more.name == MORE_KEYWORDS else more
+
+
+def under_other_keys(more: Value) -> tuple[Value, ...]:
+    """Return the dicts that a call unpacks whose keys nobody knows, by what stands for the keywords not seen."""
+    return next((one.kept.values for one in only((more,), Unknown) if one.name == MORE_KEYWORDS), ())
+
+
+def unpacked(more: Value) -> Kwargs:
+    """Return these dicts as keywords, for a call of what is not visible: it gets what they hold."""
+    return {f"{MORE_KEYWORDS}{number}": held for number, held in enumerate(under_other_keys(more))}
+
+
+def passed_as(machine: Interpreter, more: Value, name: str, node: ast.AST) -> Value:
+    """Return what a parameter gets of keywords that are not seen: any of what dicts have under keys nobody knows."""
+    held = [value for each in under_other_keys(more) for value in behaviour(each).children()]
+    entries: list[tuple[Hashable, Value]] = [*enumerate(held)]
+    return machine.library.chosen(Unknown.plain("key"), entries, node, by_name=True) if entries else Unknown.named(name)
 
 
 def perhaps_given(machine: Interpreter, options: Value, name: Hashable, otherwise: Value, node: ast.AST) -> Value:
