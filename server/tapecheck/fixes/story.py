@@ -146,6 +146,23 @@ class Collision:
     def reaches_otherwise(self, sources: set[int]) -> bool:
         """Return whether the second backward also reaches what these nodes were computed from by ways around them."""
         leaves = self.leaves(sources)
+        return bool(leaves) and leaves <= self._around(sources)
+
+    def computes_alike(self, sources: set[int]) -> bool:
+        """Return whether the second backward, around these nodes, comes to an op that uses what they were computed from
+        as one of theirs does: the same model, run again.
+        """
+        leaves = self.leaves(sources)
+        mine, others = set(self.ledger.ancestry(sources)), self._around(sources)
+        return not self._uses(mine, leaves).isdisjoint(self._uses(others - mine, leaves))
+
+    def _uses(self, nodes: Iterable[int], leaves: set[int]) -> set[tuple[str, int]]:
+        """Return the ops among some nodes that use leaves at once, each with the leaf."""
+        found = (self.ledger.nodes[number] for number in nodes if number in self.ledger.nodes)
+        return {(node.op, leaf) for node in found for leaf in leaves.intersection(node.inputs)}
+
+    def _around(self, sources: set[int]) -> set[int]:
+        """Return some nodes, and what the second backward comes to around them."""
         seen = set(sources)
         stack = self.second.root_nodes
         while stack:
@@ -155,7 +172,7 @@ class Collision:
             seen.add(number)
             node = self.ledger.nodes.get(number)
             stack.extend(node.inputs if node is not None else ())
-        return bool(leaves) and leaves <= seen
+        return seen
 
     def discarded_after_first(self, leaves: set[int]) -> bool:
         """Return whether what the first backward gives these leaves is seen to be dropped before an optimizer uses

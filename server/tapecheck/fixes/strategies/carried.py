@@ -126,11 +126,22 @@ def detach_constant(context: Context) -> Iterator[Candidate]:
 
     An old policy, a reference or a target: computed inside the loop it would be the same as the new value.
     """
+    yield from _constants(context, alike=True)
+
+
+def detach_from_before(context: Context) -> Iterator[Candidate]:
+    """Detach such a value where the loop computes nothing like it: it may be meant to be computed there, too."""
+    yield from _constants(context, alike=False)
+
+
+def _constants(context: Context, *, alike: bool) -> Iterator[Candidate]:
     code = context.code
     for collision in context.collisions:
         found = [] if collision.same_iteration else context.carriers(collision)
         sources = _sources(found)
         if not found or not _built_outside(collision, sources) or not collision.reaches_otherwise(sources):
+            continue
+        if alike != collision.computes_alike(sources):
             continue
         if any(_stored_in_loop(code, collision, carrier) for carrier in found):
             continue

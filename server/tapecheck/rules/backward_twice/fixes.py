@@ -16,7 +16,7 @@ from tapecheck.fixes.lengths import is_entered_with_some
 from tapecheck.fixes.noticed import lists_names
 from tapecheck.fixes.story import Collision, frames, reads
 from tapecheck.fixes.strategies.arguments import with_create_graph
-from tapecheck.fixes.strategies.carried import after_backward, detach_carried, detach_constant
+from tapecheck.fixes.strategies.carried import after_backward, detach_carried, detach_constant, detach_from_before
 from tapecheck.fixes.strategies.constructed import compute_where_used
 from tapecheck.fixes.strategies.emptied import empty_by_method
 from tapecheck.fixes.strategies.remembered import compute_each_time
@@ -628,6 +628,7 @@ STRATEGIES: tuple[Strategy, ...] = (
     forward_inside,
     compute_where_used,
     compute_each_time,
+    detach_from_before,
     differentiate_first,
     empty_by_method,
     clear_stored,
