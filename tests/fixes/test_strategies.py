@@ -2191,6 +2191,38 @@ def test_what_is_detached_beside_what_has_no_gradient_is_meant() -> None:
     assert not any("detach" in fix.title or "cut" in fix.title or "torch" in fix.title for fix in fixes)
 
 
+BANK = """\
+enc = nn.Linear(10, 4)
+bank = torch.randn(20, 4)
+opt = torch.optim.SGD(enc.parameters(), lr=0.1)
+for step in range(3):
+    idx = torch.randint(20, (5,))
+    z = enc(torch.randn(5, 10))
+    logits = z @ bank.T
+    bank[idx] = z
+    {between}
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+MEANWHILE = {
+    "loss = nn.functional.cross_entropy(logits, idx)": True,
+    "loss = (logits.exp() * (z + 1).sum()).mean()": True,
+    "idx = idx + 1; loss = nn.functional.cross_entropy(logits, idx % 20)": False,
+    "loss = nn.functional.cross_entropy(logits, idx) + bank.mean()": False,
+    "idx.clamp_(0, 3); loss = nn.functional.cross_entropy(logits, idx)": False,
+    "loss = (lambda: (logits + bank.mean()).mean())()": False,
+}
+
+
+@pytest.mark.parametrize("between", MEANWHILE)
+def test_a_bank_is_filled_behind_the_backward_where_nothing_reads_it_before(between: str) -> None:
+    _, fixes = _fixes(BANK.format(between=between), "TAPE102")
+    put_off = [fix for fix in fixes if fix.title.startswith("Change `bank[idx]` behind")]
+    assert bool(put_off) == MEANWHILE[between]
+    assert all(fix.applicability == "unsafe" for fix in put_off)
+
+
 def test_all_values_that_one_line_cuts_get_their_graphs_back() -> None:
     text, fixes = _fixes(
         """

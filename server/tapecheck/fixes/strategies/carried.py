@@ -139,9 +139,7 @@ def _constants(context: Context, *, alike: bool) -> Iterator[Candidate]:
     for collision in context.collisions:
         found = [] if collision.same_iteration else context.carriers(collision)
         sources = _sources(found)
-        if not found or not _built_outside(collision, sources) or not collision.reaches_otherwise(sources):
-            continue
-        if alike != collision.computes_alike(sources):
+        if not found or not _stays(collision, sources, alike=alike):
             continue
         if any(_stored_in_loop(code, collision, carrier) for carrier in found):
             continue
@@ -160,6 +158,14 @@ def _constants(context: Context, *, alike: bool) -> Iterator[Candidate]:
             group="constant",
             doubt=doubt_of_detaching(context),
         )
+
+
+def _stays(collision: Collision, sources: set[int], *, alike: bool) -> bool:
+    """Return whether a value from before a loop may stay what it is: all that it was computed from is trained by what
+    the loop computes, something `alike` or something else.
+    """
+    trained = _built_outside(collision, sources) and collision.reaches_otherwise(sources)
+    return trained and alike == collision.computes_alike(sources)
 
 
 def _all_placed(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tapecheck.fixes import rewrite
 from tapecheck.fixes.between import gradients_unseen, only_backward
@@ -361,7 +361,7 @@ def change_later(context: Context) -> Iterator[Candidate]:
     code = context.code
     for collision in context.collisions:
         change, second = collision.change, collision.second
-        if change is None or change.optimizer is not None or collision.built_after_change():
+        if change is None or change.optimizer is not None:
             continue
         for statement in code.statements(change.at):
             pair = _moved(code, statement, collision)
@@ -433,18 +433,46 @@ def change_copy(context: Context) -> Iterator[Candidate]:
 
 def _moved(code: Code, statement: ast.stmt, collision: Collision) -> tuple[ast.stmt, ast.stmt] | None:
     """Return what to move, and what behind: where the change comes before the backward in one block, and nothing
-    between
-    the two reads or writes what is changed but the forward's own ops.
+    between the two reads what is changed, or writes what the change reads.
     """
     target = code.statement_in(code.function(statement), collision.second.at)
     pair = code.same_block(statement, target) if target is not None else None
     if pair is None or pair[0] is pair[1] or pair[0].lineno > pair[1].lineno:
         return None
-    assigned = [part for node in of_kind(pair[0], ast.Assign) for part in targets(node)]
-    names = {node.id for node in of_kind(pair[0], ast.Name)} - code.imported() - set(dir(builtins))
-    # Whatever is assigned in between may be read by the change, and whatever it changes read in between.
-    read = (node.id in names for member in (*code.between(*pair), pair[1]) for node in of_kind(member, ast.Name))
-    return None if any(isinstance(part, ast.Name) for part in assigned) or any(read) else pair
+    between = code.between(*pair)
+    if collision.built_after_change() and not all(_calls_library(code, one) for one in between):
+        return None
+    return pair if _is_put_off(code, pair[0], [*between, pair[1]]) else None
+
+
+def _is_put_off(code: Code, moved: ast.stmt, meanwhile: Sequence[ast.stmt]) -> bool:
+    """Return whether a change may come behind some statements, by the names in them."""
+    names = {node.id for node in of_kind(moved, ast.Name)} - code.imported() - set(dir(builtins))
+    changed = {root_name(value) for value in _changed_values(moved)} - {None}
+    met = (node for one in meanwhile for node in of_kind(one, ast.Name) if node.id in names)
+    bound = (part for node in of_kind(moved, ast.Assign) for part in targets(node))
+    return (
+        bool(changed)
+        and not any(isinstance(part, ast.Name) for part in bound)
+        and all(node.id not in changed and _is_left_alone(code, node) for node in met)
+    )
+
+
+def _calls_library(code: Code, statement: ast.stmt) -> bool:
+    """Return whether a statement calls functions of torch and methods of variables alone: they read nothing else."""
+    for call in of_kind(statement, ast.Call):
+        method = isinstance(call.func, ast.Attribute) and not isinstance(call.func.value, ast.Attribute)
+        if not method and not code.path(call.func).startswith("torch."):
+            return False
+    return True
+
+
+def _is_left_alone(code: Code, name: ast.Name) -> bool:
+    """Return whether what a name has is read there by an operator or a function of a library: neither changes it."""
+    user = code.parent(name)
+    if isinstance(user, ast.Call):
+        return name in user.args and code.path(user.func).startswith("torch.") and not method_called(user).endswith("_")
+    return isinstance(user, (ast.BinOp, ast.UnaryOp, ast.Compare)) and is_read(name)
 
 
 def leave_out(context: Context) -> Iterator[Candidate]:
