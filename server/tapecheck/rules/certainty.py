@@ -221,7 +221,8 @@ def _rest_on(finding: Finding, span: Span, text: str) -> None:
 
 
 def _call_possible(finding: Finding) -> None:
-    finding.notes += (_note(finding),)
+    note = _note(finding)
+    finding.notes += (note,) if note not in finding.notes else ()
     if finding.certain:
         finding.certain = False
         finding.message = possible(finding.message)

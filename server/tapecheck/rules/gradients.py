@@ -14,7 +14,9 @@ from typing import Literal, TypeGuard
 from tapecheck.rules.reading import GradientEvent, Reading, Run, grouped, remembered
 from tapecheck.tape import (
     SHAPING,
+    Assumed,
     ChangeKind,
+    Escape,
     Fact,
     GradientCleared,
     GradientRead,
@@ -78,6 +80,8 @@ class Gradients:
         self.all_escaped = False
         self._given_away: dict[int, int] = {}
         """Where each leaf was first given to code that the tape does not see; under -1 where any may have been."""
+        self._led_to: dict[int, tuple[int, Escape]] = {}
+        """The first value with a graph which leads to a leaf that such code was given."""
         self.steppable: dict[int, set[int]] = {}
         self.listed = True
         self.bounded = True
@@ -87,13 +91,7 @@ class Gradients:
         """Intermediate values whose gradient the program reads, with the positions."""
         self._moments: dict[int, list[Moment]] = {}
         self._read_optimizers()
-        given = [node for _, escape in reading.escapes for node in escape.nodes]
-        if given:
-            # Who has a value with a graph may run a backward from it.
-            reached = reading.below(given) & reading.ledger.leaves.keys()
-            self.escaped.update(reached)
-            first = next(position for position, escape in reading.escapes if escape.nodes)
-            self._given_away.update(dict.fromkeys(reached, first))
+        self._read_escapes()
         owners = _Owners(reading)
         self._read_events(owners)
         for run in reading.runs:
@@ -102,6 +100,20 @@ class Gradients:
         self._read_steps(owners)
         for moments in self._moments.values():
             moments.sort(key=lambda moment: moment.position)
+
+    def _read_escapes(self) -> None:
+        """Note which leaves values lead to that hidden code has."""
+        reading = self.reading
+        given = [node for _, escape in reading.escapes for node in escape.nodes]
+        if given:
+            # Who has a value with a graph may run a backward from it.
+            reached = reading.below(given) & reading.ledger.leaves.keys()
+            self.escaped.update(reached)
+            for position, escape in reading.escapes:
+                if reached <= self._led_to.keys():
+                    break
+                for leaf in reached.intersection(reading.below(escape.nodes)):
+                    self._led_to.setdefault(leaf, (position, escape))
 
     def _read_optimizers(self) -> None:
         """Note which optimizers step which leaves."""
@@ -179,7 +191,18 @@ class Gradients:
 
     def unseen_since(self, leaf: int) -> float:
         """Return the position from which on code that the tape does not see may do anything to a leaf's gradient."""
+        led_to = self.led_to(leaf)
+        return min(self.given_since(leaf), math.inf if led_to is None else led_to[0])
+
+    def given_since(self, leaf: int) -> float:
+        """Return the position from which on such code has a leaf, or its model or optimizer: it may clear its gradient,
+        to which whoever has a loss alone adds.
+        """
         return min(self._given_away.get(leaf, math.inf), self._given_away.get(-1, math.inf))
+
+    def led_to(self, leaf: int) -> tuple[int, Escape] | None:
+        """Return the first value with a graph which leads to a leaf that such code was given, with its position."""
+        return self._led_to.get(leaf)
 
     @cached_property
     def by_hand(self) -> dict[int, list[Moment]]:
@@ -222,6 +245,13 @@ class Gradients:
     def leaves(self) -> Iterator[int]:
         """Yield the leaves to whose gradients anything happens."""
         return iter(self._moments)
+
+
+def has_graphs_alone(reading: Reading, event: Assumed) -> bool:
+    """Return whether hidden code was given values with graphs alone, by which it hardly comes to a parameter: to clear,
+    to step or to read it.
+    """
+    return bool(event.about) and reading.ledger.leaves.keys().isdisjoint(event.about)
 
 
 def _in_place(event: GradientEvent) -> TypeGuard[GradientSet | GradientCleared]:

@@ -109,10 +109,19 @@ def called(torch: Torch, name: str, args: Iterable[Value], node: ast.AST) -> Non
         anything, data = anything or kind == "anything", data or kind == "data"
     if contents and not anything:
         torch.world.assumptions.note("contents", f"`{name}` leaves what it is given as it is", node)
-    if anything or about:
-        nodes = () if anything else tuple(about)
+    if anything or about or data:
+        _take_for_granted(torch, name, node, tuple(about), anything=anything)
+
+
+def _take_for_granted(torch: Torch, name: str, node: ast.AST, about: tuple[int, ...], *, anything: bool) -> None:
+    """Note what a call of opaque code is taken to do, which was given what leads to `about`, to `anything` or to data
+    alone.
+    """
+    if anything or about or torch.world.position.is_discarded(node):
+        # What a call returns that discards it is of no use to anybody.
+        nodes = () if anything else about or NOTHING
         torch.world.assumptions.note("effect", f"`{name}` leaves what it is given as it is", node, nodes)
-    elif data:
+    else:
         torch.world.assumptions.note("result", f"what `{name}` returns has no graph of its own", node)
 
 

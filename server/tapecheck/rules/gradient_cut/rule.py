@@ -15,6 +15,7 @@ from tapecheck.rules.gradients import (
     Identity,
     Moment,
     gradients_of,
+    has_graphs_alone,
     identities,
     identity,
     learned_by_hand,
@@ -39,7 +40,7 @@ from tapecheck.rules.words import (
     listed,
     off_labels,
 )
-from tapecheck.tape import Assumption, Cut, InPlace, Leaf, Optimizer, Root, Site, Span, Step
+from tapecheck.tape import Assumed, Assumption, Cut, InPlace, Leaf, Optimizer, Root, Site, Span, Step
 
 _MOST_RUNS = 6
 """Backward calls that are looked at for each cut value."""
@@ -55,7 +56,7 @@ class GradientCut(Rule):
     name = "gradient-cut"
     severity = "warning"
     of_absence = True
-    needs = frozenset(("base", "effect", "contents", "name"))
+    needs = frozenset(("base", "effect", "name"))
     summary = "Parameters of an optimizer get no gradient: the graph is cut on the way to them"
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
@@ -79,6 +80,9 @@ class GradientCut(Rule):
                 known |= _idle_in(reading, lacked_by(reading, successors)) if successors else set()
                 findings += self._of(reading, reached, written, fed, known, meant)
         return findings
+
+    def spares(self, finding: Finding, reading: Reading, event: Assumed, position: int) -> bool:
+        return has_graphs_alone(reading, event)
 
     def _of(
         self,

@@ -10,12 +10,12 @@ from typing import Literal
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.gradient_discarded.facts import GradientDiscardedFacts
 from tapecheck.rules.gradient_discarded.unstepped import Unstepped, unstepped
-from tapecheck.rules.gradients import Gradients, Moment, gradients_of, looked_at, name_of
+from tapecheck.rules.gradients import Gradients, Moment, gradients_of, has_graphs_alone, looked_at, name_of
 from tapecheck.rules.path import undisputed
 from tapecheck.rules.reading import LoopRun, Reading, Run, remembered
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import backward_form, called_from, headline, line, parameters_text
-from tapecheck.tape import GradientRead, GradientSet, Site, Span, Step
+from tapecheck.tape import Assumed, GradientRead, GradientSet, Site, Span, Step
 
 
 class GradientDiscarded(Rule):
@@ -25,7 +25,7 @@ class GradientDiscarded(Rule):
     name = "gradient-discarded"
     severity = "warning"
     of_absence = True
-    needs = frozenset(("base", "effect", "contents", "name", "result", "value"))
+    needs = frozenset(("base", "effect", "name"))
     summary = "The gradients of a whole backward are cleared before anything uses them"
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
@@ -35,6 +35,9 @@ class GradientDiscarded(Rule):
         told += [self._clipped(clip, _LATE) for clip in _clips_in_vain(readings, _around, (GradientRead, GradientSet))]
         told += [self._clipped(clip, _EARLY) for clip in _clips_in_vain(readings, _empty_at, (GradientRead,))]
         return told + [self._unstepped(one) for one in unstepped(readings)]
+
+    def spares(self, finding: Finding, reading: Reading, event: Assumed, position: int) -> bool:
+        return has_graphs_alone(reading, event)
 
     def _finding(self, story: _Story, lost: _Lost) -> Finding:
         reading, run, cleared, step = lost.reading, lost.run, lost.cleared, lost.step

@@ -6,15 +6,16 @@ import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from tapecheck.rules.certainty import rest_on
 from tapecheck.rules.finding import Finding, Label
-from tapecheck.rules.gradients import Gradients, Moment, gradients_of, name_of
+from tapecheck.rules.gradients import Gradients, Moment, gradients_of, has_graphs_alone, name_of
 from tapecheck.rules.path import undisputed
 from tapecheck.rules.reading import Reading, Run, remembered
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.stale_gradient.facts import StaleGradientFacts
 from tapecheck.rules.stale_gradient.left_behind import left_behind
 from tapecheck.rules.words import backward_form, called_from, headline, join, line, parameters_text, possible, when
-from tapecheck.tape import Fact, Site, Span, Step
+from tapecheck.tape import Assumed, Assumption, Escape, Fact, Site, Span, Step
 
 
 class StaleGradient(Rule):
@@ -25,15 +26,23 @@ class StaleGradient(Rule):
     severity = "warning"
     of_absence = True
     over = True
-    needs = frozenset(("base", "effect", "contents", "name"))
+    needs = frozenset(("base", "effect", "name"))
     summary = "A backward adds to gradients that a step has used and that nothing has cleared"
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
         # Where some way clears in time, it hangs on a condition that nobody has decided.
         stories = undisputed(found for reading in readings for found in _stale(reading).items()).values()
         # Another way may clear between the two steps.
-        found = [self._finding(one) for one in stories if not one.reading.untried_between(*one.between)]
+        told = [one for one in stories if not one.reading.untried_between(*one.between)]
+        found = [self._finding(one) for one in told]
+        for story, finding in zip(told, found, strict=True):
+            if (taken := _led_to(story)) is not None:
+                text = f"`{taken.to}` leaves what it is given as it is"
+                rest_on(finding, Assumption("effect", taken.at.span, text))
         return found + left_behind(readings, self.code, self.name)
+
+    def spares(self, finding: Finding, reading: Reading, event: Assumed, position: int) -> bool:
+        return has_graphs_alone(reading, event)
 
     def _finding(self, story: _Story) -> Finding:
         reading, run = story.reading, story.run
@@ -176,6 +185,13 @@ class _Story:
         return self.used[0], self.again[0]
 
 
+def _led_to(story: _Story) -> Escape | None:
+    """Return what hidden code was given by then that leads to the leaves, if anything."""
+    gradients, (_, end) = gradients_of(story.reading), story.between
+    given = (gradients.led_to(leaf) for leaf in sorted(story.leaves))
+    return next((one[1] for one in given if one is not None and one[0] < end), None)
+
+
 def _first_cleared(moments: Iterable[Moment]) -> Site | None:
     return next((moment.at for moment in moments if moment.kind == "cleared"), None)
 
@@ -189,7 +205,7 @@ def _stale(reading: Reading) -> dict[Span, _Story | None]:
         return found
     gradients = gradients_of(reading)
     for leaf in (*gradients.steppable, *sorted({*gradients.handed, *gradients.by_hand})):
-        moments, since = _moments(gradients, leaf), gradients.unseen_since(leaf)
+        moments, since = _moments(gradients, leaf), gradients.given_since(leaf)
         for place in (one.at.span for one in moments if one.run is not None and one.position > since):
             found.setdefault(place, None)
         seen = [moment for moment in moments if moment.position < since]

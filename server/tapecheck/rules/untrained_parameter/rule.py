@@ -39,7 +39,7 @@ class UntrainedParameter(Rule):
     name = "untrained-parameter"
     severity = "warning"
     of_absence = True
-    needs = frozenset(("base", "effect", "contents", "name"))
+    needs = frozenset(("base", "effect", "name"))
     summary = "A parameter gets gradients, but no optimizer has it"
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
