@@ -591,6 +591,22 @@ def root_name(node: ast.AST) -> str | None:
     return node.id if isinstance(node, ast.Name) else None
 
 
+def assigned(statement: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:
+    """Return what an assignment stores where: `self.a, self.b = [], []` stores two lists."""
+    match statement:
+        case ast.Assign(targets=stores, value=value):
+            return [pair for store in stores for pair in _side_by_side(store, value)]
+        case ast.AnnAssign(target=store, value=ast.expr() as value):
+            return [(store, value)]
+    return []
+
+
+def _side_by_side(store: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
+    if isinstance(store, ast.Tuple) and isinstance(value, ast.Tuple) and len(store.elts) == len(value.elts):
+        return list(zip(store.elts, value.elts, strict=True))
+    return [(store, value)]
+
+
 def targets(statement: ast.AST) -> list[ast.expr]:
     """Return the single targets that a statement stores to, tuples taken apart."""
     found: list[ast.expr] = []

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from tapecheck.fixes import rewrite
 from tapecheck.fixes.candidate import Candidate, Context
-from tapecheck.fixes.code import Code, dotted, last_part, targets
+from tapecheck.fixes.code import Code, assigned, dotted, last_part, targets
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.noticed import doubt_of_recording
 from tapecheck.fixes.story import frames, lies_in
@@ -364,10 +364,9 @@ def is_copying(called: str) -> bool:
 
 def is_list(code: Code, value: ast.expr) -> bool:
     """Return whether the text says that a name holds a list."""
-    return isinstance(value, ast.Name) and any(
-        isinstance(store, (ast.Assign, ast.AnnAssign)) and isinstance(store.value, (ast.List, ast.ListComp))
-        for store in code.stores(code.function(value), value.id)
-    )
+    stores = code.stores(code.function(value), value.id) if isinstance(value, ast.Name) else ()
+    held = (made for store in stores for target, made in assigned(store) if dotted(target) == dotted(value))
+    return any(isinstance(made, (ast.List, ast.ListComp)) or name_called(made) == "list" for made in held)
 
 
 def _copies(code: Code, node: ast.Call, text: str, called: str) -> list[list[Change]]:

@@ -196,7 +196,46 @@ def _take_function_out(code: Code, node: ast.Call, carries: Holding) -> list[Cha
     value = written_argument(node, 0)
     if value is None or isinstance(value, ast.Starred) or not _converts(called):
         return []
-    return None if _is_several(code, value) else _only_argument(code, node, value)
+    beside = _beside(code, node, carries) if owner in ("np", "numpy") else []
+    if beside is None or not _is_several(code, value):
+        return beside if beside is None else [*_only_argument(code, node, value), *beside]
+    return _stacked(code, node, value, beside) if last in ("array", "asarray") else None
+
+
+def _stacked(code: Code, call: ast.Call, value: ast.expr, beside: list[Change]) -> list[Change] | None:
+    """Return the changes that stack the tensors of a list in the place of making an array of them."""
+    if not is_list(code, value) or len(call.args) > 1 or call.keywords:
+        return None
+    torch, needed = code.torch()
+    return [code.replace(call.func, f"{torch}.stack"), *needed, *beside]
+
+
+def _beside(code: Code, node: ast.expr, carries: Holding) -> list[Change] | None:
+    """Return the changes that make a tensor of the array which an operator has on its other side: torch takes none
+    beside a tensor with a graph. None where that is what another function of NumPy gives.
+    """
+    other = _call_beside(code, node)
+    if other is None or carries(other) or not _of_numpy(other):
+        return []
+    if not _makes_array(other):
+        return None
+    torch, needed = code.torch()
+    return [code.replace(other.func, f"{torch}.as_tensor"), *needed]
+
+
+def _call_beside(code: Code, node: ast.expr) -> ast.Call | None:
+    """Return the call that an operator has on its other side."""
+    around = code.parent(node)
+    sides = (around.left, around.right) if isinstance(around, ast.BinOp) else ()
+    return next((side for side in sides if side is not node and isinstance(side, ast.Call)), None)
+
+
+def _of_numpy(call: ast.Call) -> bool:
+    return (dotted(call.func) or "").partition(".")[0] in ("np", "numpy")
+
+
+def _makes_array(call: ast.Call) -> bool:
+    return method_called(call) in ("array", "asarray") and len(call.args) == 1 and not call.keywords
 
 
 def _converts(called: str) -> bool:

@@ -9,7 +9,7 @@ from itertools import takewhile
 
 from tapecheck.fixes import rewrite
 from tapecheck.fixes.candidate import Candidate, Context, Strategy
-from tapecheck.fixes.code import Code, dotted, root_name, targets
+from tapecheck.fixes.code import Code, assigned, dotted, root_name, targets
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.strategies.registered import EFFECT, added_to, lacking_of, make_optimizer_later, switches_on
 from tapecheck.rules.facts import Lacking
@@ -28,8 +28,8 @@ def register(context: Context) -> Iterator[Candidate]:
         made, statement = context.call_at(span), code.statement_at(span)
         if made is None or statement is None:
             continue
-        assigned = statement.value if isinstance(statement, (ast.Assign, ast.AnnAssign)) else None
-        if assigned is made and switches_on(made):
+        stored = statement.value if isinstance(statement, (ast.Assign, ast.AnnAssign)) else None
+        if stored is made and switches_on(made):
             yield from _as_parameter(code, made)
             continue
         # What a helper of the module makes is stored where that is called.
@@ -85,8 +85,8 @@ def _is_list(value: ast.expr) -> bool:
 
 def _has_names(code: Code, value: ast.expr, parameters: Sequence[str]) -> bool:
     """Return whether the keys of a dict can be names of modules, by the parameters that are reached through it."""
-    assigned = code.statement(value)
-    pairs = _pairs(assigned) if isinstance(assigned, ast.Assign) else ()
+    statement = code.statement(value)
+    pairs = assigned(statement) if statement is not None else ()
     name = next((attr_of(target) for target, stored in pairs if stored is value), None)
     own = [one for one in parameters if name is not None and f".{name}[" in one]
     return all(map(_is_named, own or parameters))
@@ -363,18 +363,8 @@ def _filled(code: Code, statement: ast.stmt) -> ast.expr | None:
     filled += [one.value for one in targets(statement) if isinstance(one, ast.Subscript)]
     filled += targets(statement) if isinstance(statement, ast.AugAssign) else []
     names = set(map(dotted, filled)) - {None}
-    made = (pair for one in of_kind(code.owner(statement) or code.tree, ast.Assign) for pair in _pairs(one))
+    made = (pair for one in of_kind(code.owner(statement) or code.tree, ast.Assign) for pair in assigned(one))
     return next((value for target, value in made if _is_plain(value) and dotted(target) in names), None)
-
-
-def _pairs(statement: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Yield what an assignment stores where: `self.a, self.b = [], []` stores two lists."""
-    for target in statement.targets:
-        match target, statement.value:
-            case ast.Tuple(elts=stored), ast.Tuple(elts=values) if len(stored) == len(values):
-                yield from zip(stored, values, strict=True)
-            case _:
-                yield target, statement.value
 
 
 def _nn(code: Code) -> str:
