@@ -65,7 +65,7 @@ def append_all(machine: Engine, target: List, items: list[Value], node: ast.AST,
         # Those that were there before are not looked at again each time.
         target.more = with_numbers(target.more, items if are_numbers else target.items)
     if machine.world.position.iteration:
-        machine.world.comparisons.counted.append(Growth(target, len(items)))
+        machine.world.comparisons.counted.note(Growth(target, len(items)))
     if target.bound is not None and len(target.items) > target.bound:
         del target.items[: len(target.items) - target.bound]
     if target.limit is not None:

@@ -11,7 +11,7 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import algebra, carry, records, syntax, unknowns
 from tapecheck.interpret.python import consequences, guards
-from tapecheck.interpret.state import Count, Growth, merge_cuts
+from tapecheck.interpret.state import merge_cuts
 from tapecheck.interpret.values import (
     Container,
     Decides,
@@ -252,20 +252,19 @@ def _counted(machine: Engine, expression: ast.expr) -> bool:
 
 def _asks_a_count(machine: Engine, expression: ast.expr, env: Env) -> bool:
     """Whether a test puts in order, or holds equal, what a loop has counted up: `count >= every`."""
-    counted = machine.world.comparisons.counted if machine.world.position.iteration else ()
-    if not counted or not isinstance(expression, ast.Compare) or not isinstance(expression.ops[0], _ORDERS):
+    counted = machine.world.comparisons.counted
+    if (
+        not machine.world.position.iteration
+        or not counted
+        or not isinstance(expression, ast.Compare)
+        or not isinstance(expression.ops[0], _ORDERS)
+    ):
         return False
     sides = (expression.left, expression.comparators[0])
-    lengths = {id(length) for side in sides for length in _measured(machine, side, env)}
-    # A loop that goes round often has counted much: few of it are called as a side is.
-    named = {name for side in sides for name in (id_of(side), attr_of(side)) if name}
-
-    def is_asked(one: Count[str] | Count[Hashable] | Growth) -> bool:
-        if isinstance(one, Growth):
-            return id(one.owner) in lengths
-        return one.key in named and any(_names(machine, side, one.owner, one.key, env) for side in sides)
-
-    return bool(lengths or named) and any(map(is_asked, reversed(counted)))
+    if any(counted.grew(one) for side in sides for one in _measured(machine, side, env)):
+        return True
+    named = [(side, name) for side in sides for name in (id_of(side), attr_of(side)) if name]
+    return any(_names(machine, side, one, name, env) for side, name in named for one in counted.owners(name))
 
 
 def _names(machine: Engine, side: ast.expr, owner: Env | Instance | Dict, key: Hashable, env: Env) -> bool:

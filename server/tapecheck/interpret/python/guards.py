@@ -410,7 +410,7 @@ def counted_since(
     """
     rows: dict[tuple[int, Hashable], list[Count[str] | Count[Hashable]]] = {}
     grown: dict[int, tuple[List, int]] = {}
-    for one in machine.world.comparisons.counted[first:]:
+    for one in machine.world.comparisons.counted.since(first):
         number = id(one.owner)
         if isinstance(one, Growth):
             grown[number] = (one.owner, grown.get(number, (one.owner, 0))[1] + one.number)

@@ -311,7 +311,7 @@ class _Loop:
         if settled:
             self.perhaps_freezes()
         if not self.outside:
-            del world.comparisons.counted[:]
+            world.comparisons.counted.forget()
         world.history.leave(self.key, self.before - world.budget.work)
         self.rounds.end(self.done)
         self.inner.left(machine, self.key)
@@ -746,14 +746,14 @@ def note_count(machine: Engine, target: ast.expr, value: Value, env: Env) -> Non
         case ast.Attribute(value=owner, attr=name):
             instance = machine.eval(owner, env)
             if isinstance(instance, Instance):
-                counted.append(Count(instance, lambda: instance.attrs, name, value))
+                counted.note(Count(instance, lambda: instance.attrs, name, value))
         case ast.Subscript(value=owner, slice=place):
             mapping = machine.eval(owner, env)
             if isinstance(mapping, Dict):
-                counted.append(Count(mapping, lambda: mapping.items, hashable(machine.eval(place, env)), value))
+                counted.note(Count(mapping, lambda: mapping.items, hashable(machine.eval(place, env)), value))
         case ast.Name(id=name):
             home = machine.home_of(name, env)
-            counted.append(Count(home, lambda: home.vars, name, value))
+            counted.note(Count(home, lambda: home.vars, name, value))
 
 
 def _forget_counters(loop: _Loop, left: int | None, count: Value) -> None:

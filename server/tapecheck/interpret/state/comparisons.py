@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Hashable, MutableMapping
+from collections.abc import Callable, Collection, Hashable, MutableMapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -78,6 +78,42 @@ class Growth:
     number: int
 
 
+class Counted:
+    """What running loops counted up or let grow, oldest first."""
+
+    def __init__(self) -> None:
+        self._entries: list[Count[str] | Count[Hashable] | Growth] = []
+        self._owners: dict[Hashable, dict[int, Env | Instance | Dict]] = {}
+        self._grown: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def note(self, one: Count[str] | Count[Hashable] | Growth) -> None:
+        self._entries.append(one)
+        if isinstance(one, Growth):
+            self._grown.add(id(one.owner))
+        else:
+            self._owners.setdefault(one.key, {})[id(one.owner)] = one.owner
+
+    def since(self, first: int) -> list[Count[str] | Count[Hashable] | Growth]:
+        """Return the entries from a place on."""
+        return self._entries[first:]
+
+    def owners(self, key: Hashable) -> Collection[Env | Instance | Dict]:
+        """Return that in which something was counted up under a key."""
+        return self._owners.get(key, {}).values()
+
+    def grew(self, value: Value) -> bool:
+        """Whether a list grew."""
+        return id(value) in self._grown
+
+    def forget(self) -> None:
+        self._entries.clear()
+        self._owners.clear()
+        self._grown.clear()
+
+
 class Comparisons:
     """The numbers that loops have compared and counted."""
 
@@ -98,8 +134,7 @@ class Comparisons:
         """Tests that a loop gives names (`last = step % 4 == 3`): the namespace and the test, by id and name."""
         self.guards: dict[int, Guard] = {}
         """Conditions on known numbers in loops, by the id of their comparison."""
-        self.counted: list[Count[str] | Count[Hashable] | Growth] = []
-        """What running loops counted up or let grow, oldest first."""
+        self.counted = Counted()
 
     def apart(self, test: ast.expr) -> float | None:
         """Return by how much the operands of a comparison differed the last time; None where these are no numbers."""
