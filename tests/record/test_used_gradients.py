@@ -751,3 +751,55 @@ def test_watched_lines_that_change_no_gradient_change_no_verdict(
     events = [getattr(event, "name", "") for event in record(program, watch=rows).tape.events]
     assert not [name for name in events if name.startswith("gradient-discarded")]
     assert events.count("gradients-used") == 1
+
+
+MANY_BATCHES = """
+    import torch
+    from torch import nn
+
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for step in range(3 * {calls}):
+        loss = model(torch.randn(5, 3)).pow(2).mean() / {calls}
+        loss.backward()
+        if step % {calls} == {calls} - 1:
+            optimizer.step()
+            {clear}
+"""
+MANY_EVALUATIONS = """
+    import torch
+    from torch import nn
+
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+    x = torch.randn(5, 3)
+    optimizer = torch.optim.LBFGS(
+        model.parameters(), lr=0.1, max_iter={calls}, tolerance_grad=0.0, tolerance_change=0.0
+    )
+
+    def closure():
+        {clear}
+        loss = (model(x) - 1).pow(2).mean()
+        loss.backward()
+        return loss
+
+    for step in range(3):
+        optimizer.step(closure)
+"""
+
+
+@pytest.mark.parametrize("calls", [5, 6, 9, 30])
+@pytest.mark.parametrize("program", [MANY_BATCHES, MANY_EVALUATIONS])
+@pytest.mark.parametrize("clear", ["", "optimizer.zero_grad()"])
+def test_however_many_calls_come_before_the_second_step(
+    record: Callable[..., RunResult], program: str, calls: int, clear: str
+) -> None:
+    result = record(program.format(calls=calls, clear=clear or "pass"))
+    codes = {finding.code for finding in judge([], result.tape)}
+    assert codes == (set() if clear else {"TAPE403"})
+
+
+def test_calls_pass_where_an_optimizer_never_steps_again(record: Callable[..., RunResult]) -> None:
+    """What waits for a second step ends after some calls."""
+    program = MANY_BATCHES.format(calls=200, clear="optimizer = torch.optim.SGD(model.parameters(), lr=0.01)")
+    written = [event for event in record(program).tape.events if type(event).__name__ == "Backward"]
+    assert len(written) < 400

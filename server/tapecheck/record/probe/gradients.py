@@ -228,6 +228,9 @@ class UsedGradients(GradientsUsed):
                 kept.append(_Used(owners.get(id(gradient), parameter), gradient, value))
                 self._stands(number, parameter, gradient, value)
         self.used[number] = kept
+        if kept and self.steps[number] == 1:
+            # However many calls the second step waits for: were one let pass, nothing could be said of it.
+            self.recorder.passing.awaited.add(number)
         if folded and -1 not in folded:
             self.digests.setdefault(number, []).append(hash(tuple(folded)) & _EXACT)
             self.apart.setdefault(number, []).append(sorted(apart)[:_MOST_APART])
@@ -283,6 +286,7 @@ class UsedGradients(GradientsUsed):
                     self._tell(entry)
             self.used[other] = left
         self.used.pop(number, None)
+        self.recorder.passing.awaited.discard(number)
         here = self.recorder.tracer.lines().place
         line = here.line if here is not None else 0
         for place, (where, looked) in list(self._between.items()):

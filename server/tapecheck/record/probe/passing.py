@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 from types import CodeType, FrameType, TracebackType
-from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, List, Optional, Set, Tuple
 
 from .effort import WRITTEN_CALL, WRITTEN_NODE, Effort, seconds
 from .graph import LEAF_SEQUENCE, Known
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 WRITTEN_FIRST = 8
 _ALWAYS_WRITTEN = 5
 _MANY, _WRITTEN_OF_MANY = 1000, 2
+_MOST_AWAITED = 256
+"""So many calls of a run are written only because the step after them is the second one of its optimizer."""
 _WRITING = 100_000
 _QUIET = 3
 _MOST_PUT_OFF = 32
@@ -38,7 +40,8 @@ class Passing(PassedCalls):
 
     `stamp` is the sequence number at the last call, `effort` the work that those on the tape took, `kept` says
     that something was found to keep graphs over iterations. `regular` are the places whose calls may pass by
-    `passes_regular`.
+    `passes_regular`. `awaited` are the optimizers, by number, whose gradients of the first step are to be compared
+    with those of the second: what comes in between is written.
     """
 
     def __init__(self, recorder: Recording) -> None:
@@ -54,6 +57,8 @@ class Passing(PassedCalls):
         # Whether it is on the tape that the clock has ended it.
         self.noted = False
         self.stamp = -1
+        self.awaited: Set[int] = set()
+        self._awaited_left = _MOST_AWAITED
 
     def passes_regular(self, calls: Calls, lines: ThreadLines, frame: FrameType) -> bool:
         """Let a call of a place in `regular` pass without a look even at its root, which costs more than all of this.
@@ -62,7 +67,7 @@ class Passing(PassedCalls):
         """
         recorder, kind, own = self.recorder, calls.kind, frame.f_code
         if (
-            kind is None or calls.wait <= 0 or calls.count + 1 >= calls.look
+            kind is None or calls.wait <= 0 or self.awaited or calls.count + 1 >= calls.look
             or recorder.raises.told is not None or recorder.disabled or recorder.ended
             or lines.thread != threading.get_ident() or not lines.stack
         ):  # fmt: skip
@@ -129,7 +134,7 @@ class Passing(PassedCalls):
         if stamp != lines.seen:
             lines.advance(stamp)
         calls = self.calls.get(lines.place)
-        if calls is None or calls.wait <= 0 or calls.count + 1 >= calls.look:
+        if calls is None or calls.wait <= 0 or self.awaited or calls.count + 1 >= calls.look:
             return False
         kind, root = calls.kind, roots[0]
         if kind is None or kind.call[2] != user.f_lasti or kind.accumulates != accumulates or isinstance(root, tuple):
@@ -176,7 +181,7 @@ class Passing(PassedCalls):
         calls.look = next_sample(count)
         if recorder.raises.told is not None or count <= (_ALWAYS_WRITTEN if calls.nodes <= _MANY else _WRITTEN_OF_MANY):
             return False
-        if count <= WRITTEN_FIRST or count in SAMPLED:
+        if count <= WRITTEN_FIRST or count in SAMPLED or (self.awaited and self._awaits()):
             calls.wait = 0
             if self.effort.left(lines.seen - recorder.first_sequence, 1.0 if calls.nodes <= _MANY else 0.0):
                 return False
@@ -213,6 +218,13 @@ class Passing(PassedCalls):
         if seconds() - self.told_at > 1.0:
             self._tell()
         return True
+
+    def _awaits(self) -> bool:
+        """Count a call that is written for the sake of a second step, as long as such calls are left."""
+        self._awaited_left -= 1
+        if self._awaited_left <= 0:
+            self.awaited.clear()
+        return bool(self.awaited)
 
     def _depth(self, frame: FrameType, user: FrameType, call: CallAt) -> int:
         """Return how many frames lie between the engine and a plain `loss.backward()` of the user's, 0 for any other

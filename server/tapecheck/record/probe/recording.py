@@ -66,6 +66,7 @@ class PassedCalls(Protocol):
     count: int
     told: int
     stamp: int
+    awaited: Set[int]
 
     def passes_regular(self, calls: Calls, lines: ThreadLines, frame: FrameType) -> bool: ...
 
