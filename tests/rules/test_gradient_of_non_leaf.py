@@ -234,7 +234,8 @@ def test_updates_of_all_kinds_are_mended(stepped: str) -> None:
     held = {"an attribute": "m.w", "a key": "p['w']", "a list": "ws[0]"}.get(stepped, "w")
     text = (
         "import torch\nfrom types import SimpleNamespace\nw = torch.ones(3, requires_grad=True)\n"
-        "m, p, ws = SimpleNamespace(w=w), {'w': w}, [w]\nfor step in range(4):\n"
+        "m, p = SimpleNamespace(w=torch.ones(3, requires_grad=True)), {'w': torch.ones(3, requires_grad=True)}\n"
+        "ws = [torch.ones(3, requires_grad=True)]\nfor step in range(4):\n"
         f"    (torch.ones(4, 3) @ {held}).pow(2).mean().backward()\n    {STEPPED[stepped]}\n"
     )
     assert _raises(text)
@@ -246,6 +247,53 @@ def test_updates_of_all_kinds_are_mended(stepped: str) -> None:
         mended = fixed(text, fix)
         assert not _raises(mended), mended
         assert not check(from_text(mended, "run.py")).findings, mended
+
+
+KEPT = {
+    "nothing": ("", ""),
+    "each one": ("", "kept.append(w)"),
+    "its values": ("", "kept.append(w.detach())"),
+    "a view": ("", "kept.append(w[:2])"),
+    "as an array": ("", "kept.append(w.detach().numpy())"),
+    "a copy": ("", "kept.append(w.detach().clone())"),
+    "the first": ("kept.append(w)", ""),
+    "a second name": ("first = w", "kept.append((w - first).norm().item())"),
+    "what it was": ("", "was = w; kept.append(was.norm().item())"),
+    "a dict": ("", "kept.append({'w': w})"),
+    "a function": ("", "kept.append(lambda w=w: w.sum())"),
+}
+
+
+@pytest.mark.parametrize("within", ["train(w)", "w"])
+@pytest.mark.parametrize("update", UPDATES)
+@pytest.mark.parametrize("kept", KEPT)
+def test_what_holds_the_tensor_from_before_keeps_it(kept: str, update: str, within: str) -> None:
+    before, inside = KEPT[kept]
+    loop = f"for step in range(3):\n    (w - 2).pow(2).sum().backward()\n    {inside or 'pass'}\n    {update}\n"
+    head = "import torch\nkept = []\nw = torch.ones(3, requires_grad=True)\n"
+    if within == "w":
+        text = f"{head}{before}\n{loop}"
+    else:
+        indented = f"{before}\n{loop}return w\n".strip().replace("\n", "\n    ")
+        text = f"{head}def train(w):\n    {indented}\nkept.append(w)\nw = train(w)\n"
+    assert _raises(text)
+    anew = {"w": None, "kept": None}
+    exec(text.replace(update, f"w = ({update.removeprefix('w = ')}).detach().requires_grad_()"), anew)
+    report = check(from_text(text, "run.py"))
+    (finding,) = [one for one in report.findings if one.code == "TAPE105"]
+    safe = [fix for fix in fixes_for(report, finding) if fix.applicability == "safe"]
+    assert safe
+    for fix in safe:
+        values: dict[str, object] = {}
+        exec(fixed(text, fix), values)
+        assert _numbers([values["w"], values["kept"]]) == _numbers([anew["w"], anew["kept"]]), fix.title
+
+
+def _numbers(value: object) -> object:
+    if isinstance(value, (list, dict)):
+        return [_numbers(one) for one in (value.values() if isinstance(value, dict) else value)]
+    value = value() if callable(value) and not isinstance(value, torch.Tensor) else value
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 @pytest.mark.parametrize("over", ["(a, b, c)", "[a, b, c]", "(c, a)", "iter([b, c])"])

@@ -304,7 +304,7 @@ class _Holders:
 
     def _attribute_only_reads(self, outer: ast.Attribute) -> bool:
         if outer.attr in _DATA or not isinstance(outer.ctx, ast.Load):
-            return isinstance(outer.ctx, ast.Load)
+            return isinstance(outer.ctx, ast.Load) or self._clears(outer)
         call = self._code.parent(outer)
         if not isinstance(call, ast.Call) or call.func is not outer:
             return self._only_reads(outer)
@@ -314,6 +314,11 @@ class _Holders:
         if fact is None:
             return False
         return (_is_new(fact) and not fact.writing.mutates) or self._only_reads(call)
+
+    def _clears(self, stored: ast.Attribute) -> bool:
+        """Return whether an attribute is the gradient, which is set to None."""
+        outer = self._code.parent(stored)
+        return stored.attr == "grad" and isinstance(outer, ast.Assign) and is_literal(outer.value, None)
 
     def _op(self, call: ast.Call) -> OpFact | None:
         """Return the op of torch that a call is by its path, or by the name of a method that is nobody else's."""

@@ -8,11 +8,14 @@ from collections.abc import Iterator, Sequence
 from tapecheck.fixes.candidate import Candidate, Context, Strategy, append, offered, remove_argument
 from tapecheck.fixes.code import Code
 from tapecheck.fixes.edit import Change
+from tapecheck.fixes.holders import held_alone
 from tapecheck.fixes.strategies.registered import switches_on
 from tapecheck.rules.backward_without_graph.fixes import asking
 from tapecheck.rules.gradient_of_non_leaf.facts import GradientOfNonLeafFacts
 from tapecheck.rules.words import join
 from tapecheck.source.nodes import attr_of, id_of, of_kind
+
+_OTHERS = "Check what else holds the tensor from before: that sees the change, too."
 
 
 def _computed(context: Context, *how: str) -> tuple[ast.Assign, str] | None:
@@ -34,16 +37,24 @@ def in_place(context: Context) -> Iterator[Candidate]:
     code, found = context.code, _computed(context, "update", "read")
     if found is None or not _steps_by_gradient(found[0]):
         return
-    torch, needed = code.torch()
     block = [one for one in code.block(found[0]) if isinstance(one, ast.Assign)]
     updates = [(one, code.segment(one.targets[0])) for one in block if _steps_by_gradient(one)]
     for chosen in ([found], updates) if len(updates) > 1 else ([found],):
-        runs = _runs(code, chosen)
-        changes = [_in_place_under_no_grad(code, run, torch) for run in runs]
-        names = join(f"`{name}`" for _, name in chosen)
-        effect = f"{'It stays the leaf' if len(chosen) == 1 else 'They stay the leaves'} that each backward fills."
-        title = f"Change {names} in place under `{torch}.no_grad()`"
-        yield from offered(title, effect, *changes, *needed, safe=context.stops, group="in place")
+        yield from _all_in_place(context, chosen)
+
+
+def _all_in_place(context: Context, chosen: Sequence[_Update]) -> Iterator[Candidate]:
+    """Write updates as changes in place: where nothing else holds what they change, that is what they mean."""
+    code = context.code
+    torch, needed = code.torch()
+    changes = [_in_place_under_no_grad(code, run, torch) for run in _runs(code, chosen)]
+    alone = all(held_alone(context, statement, statement.targets[0]) for statement, _ in chosen)
+    title = f"Change {join(f'`{name}`' for _, name in chosen)} in place under `{torch}.no_grad()`"
+    effect = f"{'It stays the leaf' if len(chosen) == 1 else 'They stay the leaves'} that each backward fills."
+    yield from offered(
+        title, effect if alone else f"{effect} {_OTHERS}", *changes, *needed,
+        safe=context.stops and alone, group="in place" if alone else "shared",
+    )  # fmt: skip
 
 
 _Update = tuple[ast.Assign, str]
