@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.library.contract import Torch
@@ -72,6 +72,7 @@ def look(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
     for owner in torch.nn.made[-limits.MOST_MODULES :]:
         if id(owner) not in inside:
             _tell_of_rest(torch, state, owner, whole, node)
+    _tell_of_successors(torch, state, inside, node)
     _tell_of_losses(torch, state, node)
     _tell_loose(torch, state, node)
 
@@ -148,6 +149,29 @@ def _few_layers(torch: Torch, owner: Instance, left: set[int]) -> bool:
     missing = sum(all(parts) for parts in layers.values())
     given = sum(not any(parts) for parts in layers.values())
     return missing + given == len(layers) and 2 * missing <= given
+
+
+def _tell_of_successors(torch: Torch, state: OptimizerState, inside: Collection[int], node: ast.AST) -> None:
+    """Note the modules that were made later under the names of those that an optimizer was given whole."""
+    kept = (one for owner in state.whole for _, one in torch.nn.named_parameters(owner))
+    given = {one.name: one.node or 0 for one in kept if one.name}
+    named = list(torch.nn.named_by.values())[-limits.MOST_MODULES :]
+    for number, owner in {id(owner): owner for owner in named}.items():
+        if number not in inside:
+            _tell(torch, state, node, _made_after(torch, owner, given), True, True)
+
+
+def _made_after(torch: Torch, owner: Instance, given: Mapping[str, int]) -> list[int]:
+    """Return the leaves of a module, where each was made after the one of its name that is given, and is no copy."""
+    found: list[int] = []
+    for _, tensor in torch.nn.named_parameters(owner):
+        leaf = torch.world.writer.ledger.leaves.get(tensor.node) if tensor.node is not None else None
+        if leaf is None or leaf.copy_of is not None or leaf.id in torch.optimizers.listed:
+            return []
+        if given.get(tensor.name, leaf.id) >= leaf.id:
+            return []
+        found.append(leaf.id)
+    return found
 
 
 def _tell_of_losses(torch: Torch, state: OptimizerState, node: ast.AST) -> None:

@@ -169,7 +169,8 @@ def _owner(name: str) -> str:
 def _group(leaf: Leaf) -> str:
     """Return what tells one mistake from another: the attribute that holds the leaf, else the line that made it."""
     found = _ATTRIBUTE.match(leaf.name)
-    return found[0] if found is not None else f"{leaf.at.file}:{leaf.at.line}"
+    # Of a layer by itself each parameter is an attribute.
+    return found[0] if found is not None and found[0] != leaf.name else f"{leaf.at.file}:{leaf.at.line}"
 
 
 def _place(leaf: Leaf, optimizer: Optimizer, event: LeftOut, given: Iterable[Leaf]) -> tuple[Site, list[Label]]:
@@ -327,7 +328,7 @@ def _belongs(reading: Reading, run: Run, leaf: Leaf, event: LeftOut) -> bool:
     stepped = {other for other, owners in gradients.steppable.items() if event.optimizer in owners}
     if event.idle:
         return not any(gradients.happens(other, "added") for other in stepped)
-    if not stepped & reached and not _replaces(reading, event, stepped) and not _alone(gradients, event, reached):
+    if not stepped & reached and not _replaces(reading, run, event, stepped) and not _alone(gradients, event, reached):
         return False
     if event.whole:
         return True
@@ -335,15 +336,18 @@ def _belongs(reading: Reading, run: Run, leaf: Leaf, event: LeftOut) -> bool:
     return _above(reading, run, leaf.id, stepped) if event.registered else _takes_part(reading, run, leaf)
 
 
-def _replaces(reading: Reading, event: LeftOut, stepped: Iterable[int]) -> bool:
-    """Return whether leaves are all that a module has to train: no backward comes to what its optimizer was given, and
-    where they are not registered, all of that is frozen.
+def _replaces(reading: Reading, run: Run, event: LeftOut, stepped: Iterable[int]) -> bool:
+    """Return whether leaves are all that a module has to train: no backward from `run` on comes to what its optimizer
+    was given, which goes on to step it, and where they are not registered, all of that is frozen.
     """
     optimizer = reading.optimizers.get(event.optimizer)
     if not event.registered and (optimizer is None or optimizer.params or not optimizer.idle):
         return False
     gradients = gradients_of(reading)
-    return event.whole and not any(gradients.happens(leaf, "added") for leaf in stepped)
+    moments = (moment for leaf in stepped for moment in gradients.moments(leaf) if moment.position > run.position)
+    later = [step for position, step in reading.steps if position > run.position]
+    goes_on = sum(step.optimizer == event.optimizer for step in later) >= 2
+    return event.whole and goes_on and not any(moment.kind == "added" for moment in moments)
 
 
 def _alone(gradients: Gradients, event: LeftOut, reached: Set[int]) -> bool:
