@@ -152,9 +152,14 @@ def _few_layers(torch: Torch, owner: Instance, left: set[int]) -> bool:
 
 
 def _tell_of_successors(torch: Torch, state: OptimizerState, inside: Collection[int], node: ast.AST) -> None:
-    """Note the modules that were made later under the names of those that an optimizer was given whole."""
+    """Note the modules that were made later under the names of those that an optimizer was given whole and has trained:
+    what has had no gradient yet is never trained itself.
+    """
     kept = (one for owner in state.whole for _, one in torch.nn.named_parameters(owner))
     given = {one.name: one.node or 0 for one in kept if one.name}
+    walks = torch.world.writer.ledger.traversals.values()
+    if not any(leaf in walk.executed for walk in walks for leaf in given.values()):
+        return
     named = list(torch.nn.named_by.values())[-limits.MOST_MODULES :]
     for number, owner in {id(owner): owner for owner in named}.items():
         if number not in inside:
