@@ -219,6 +219,23 @@ def test_what_hidden_code_makes_of_it_may_have_one(made: str) -> None:
     assert not _certain(text)
 
 
+LENT = {
+    "a model that is run": "net = hidden.Net()\n(net(w) * v).sum().backward()",
+    "a part of a model": "net = hidden.Net()\n(net.body(w) * v).sum().backward()",
+    "a decorated function": "@hidden.wrap\ndef f(t):\n    return (t * v).sum()\nf(w).backward()",
+    "what it returns": "@hidden.wrap\ndef f():\n    return torch.ones(3)\nw = f()\n(w * v).sum().backward()",
+    "a second name": "torch.as_tensor(w).requires_grad_()\n(w * v).sum().backward()",
+    "nobody": "(w * v).sum().backward()",
+}
+
+
+@pytest.mark.parametrize("used", ["w.grad.norm()", "w = w - 0.1 * w.grad", "w + w.grad.sign()"])
+@pytest.mark.parametrize("lent", LENT)
+def test_what_is_called_with_it_may_let_it_require_grad(lent: str, used: str) -> None:
+    text = f"import hidden\n{HEAD}w = torch.randn(3)\n{LENT[lent]}\n{used}\n"
+    assert _certain(text) == (lent == "nobody")
+
+
 STEPPED = {
     "rebound": "w = w - 0.1 * w.grad",
     "an attribute": "m.w = m.w - 0.1 * m.w.grad",

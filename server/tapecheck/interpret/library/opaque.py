@@ -327,6 +327,11 @@ def opaque(
     return result
 
 
+def _taken(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs) -> Sequence[Tensor | Unknown]:
+    """Return what a call may let require grad: nothing where it only looks at it."""
+    return () if leaves.only_looks(torch, function) else torch.tensors((*args, *kwargs.values()))
+
+
 def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Call an unknown value: a method of an unknown object, an unknown model, or anything at all."""
     owner, name = function.part_of.owner, function.part_of.attr
@@ -337,6 +342,7 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
         return _same_answer(torch, function, owner, args)
     leaves.held(torch, function, node)
     given = leaves.escape(torch, (*args, *kwargs.values()), node, function.name, function)
+    torch.world.graph.lend(_taken(torch, function, args, kwargs))
     whole = unknowns.root(function)
     passed = id(whole) in torch.world.assumptions.passed
     # What a method of a model gives of its parts, `model.children()`, is as visible as the model.

@@ -475,11 +475,14 @@ _ON_HOST = frozenset(
 """Factories whose tensors are on the CPU where no device is named."""
 
 
-def _taken_from(torch: Torch, name: str, args: Args, node: ast.AST) -> tuple[int, ...] | Tensor:
-    """Return the cuts that what is copied from values comes through, or the tensor that is taken as it is."""
+def _taken_from(torch: Torch, name: str, args: Args, node: ast.AST, *, whole: bool) -> tuple[int, ...] | Tensor:
+    """Return the cuts that what is copied from values comes through, or the tensor that is taken as it is.
+
+    `whole` says that a tensor given alone is: it is neither copied nor moved.
+    """
     cuts: tuple[int, ...] = ()
     for value in torch.tensors(tuple(args)):
-        if value.node is None:
+        if value.node is None and not (whole and value is args[0]):
             cuts = merge_cuts(cuts, value.cuts)
         elif name in ("as_tensor", "asarray") and isinstance(value, Tensor):
             return value
@@ -508,7 +511,11 @@ def _asked_of_data(wanted: Value) -> bool:
 def factory(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """zeros, randn, tensor, arange ...: data, or a leaf with requires_grad=True."""
     world = torch.world
-    cuts = _taken_from(torch, name, args, node) if name in _OF_DATA else ()
+    cuts = (
+        _taken_from(torch, name, args, node, whole=name == "as_tensor" and len(args) == 1 and not kwargs)
+        if name in _OF_DATA
+        else ()
+    )
     if isinstance(cuts, Tensor):
         return cuts if kwargs.get("dtype") is None else _converted(torch, cuts, "to", args[1:], kwargs, node)
     # `torch.linspace(0, scale.item(), 5)`: the numbers come out of a graph.

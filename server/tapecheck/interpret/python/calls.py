@@ -29,6 +29,7 @@ from tapecheck.interpret.values import (
     behaviour,
     is_module,
     only,
+    only_tensors,
     positional,
 )
 from tapecheck.source.skipped import TEXT, is_function
@@ -89,7 +90,9 @@ def _run(
         )
     begun = world.assumptions.begin("decorator", text, node)
     try:
-        return _run_body(machine, function, args, kwargs, node, forward=forward)
+        result = _run_body(machine, function, args, kwargs, node, forward=forward)
+        world.graph.lend(only_tensors((*args, *kwargs.values(), result)))
+        return result
     finally:
         world.assumptions.end(begun)
 

@@ -138,6 +138,8 @@ class Summary:
     """How often it called code that nobody can look into."""
     handed: list[int]
     """The memory of the data that it handed to such code."""
+    lent: list[int]
+    """The memory of the data that it called such code with."""
     decisions: list[Decision]
     """The conditions that it asked."""
     standing: tuple[int, ...]
@@ -292,7 +294,7 @@ class _Watch:
         self.facts, self.tested = len(machine.world.knowledge.facts), machine.world.knowledge.asked
         self.begun = self.ended = _point(machine.world)
         self.work, self.breaks = machine.world.budget.work, machine.world.modes.compiling.breaks
-        self.handed = len(machine.world.graph.handed)
+        self.handed, self.lent = len(machine.world.graph.handed), len(machine.world.graph.lent)
         self.spent = 0
         """What the call has taken, in units of work."""
         self.results: list[str] = []
@@ -338,8 +340,8 @@ class _Watch:
             self.begun, self.ended, events, given.held, self.numbers, made, reads, _parts_read(reads), provisional,
             self._stored(), call, world.position.call_stack, world.position.iteration, shapes, tests,
             _speaks(events, given.names, self.results), world.knowledge.asked - self.tested,
-            world.modes.compiling.breaks - self.breaks, world.graph.handed[self.handed :], decisions, self.standing,
-            world.modes.compiling.unlike,
+            world.modes.compiling.breaks - self.breaks, world.graph.handed[self.handed :],
+            world.graph.lent[self.lent :], decisions, self.standing, world.modes.compiling.unlike,
         )  # fmt: skip
 
     def _stored(self) -> list[tuple[int | None, int | None]]:
@@ -613,6 +615,7 @@ class _Again:
         world.position.advance(ended.clock - begun.clock, ended.stamp - begun.stamp - 1)
         world.modes.compiling.breaks += summary.breaks
         world.graph.handed += map(self.number_of, summary.handed)
+        world.graph.lent += map(self.number_of, summary.lent)
         world.modes.compiling.unlike = world.modes.compiling.unlike or summary.unlike
         world.knowledge.asked += summary.tests_made
         for decision in summary.decisions:

@@ -51,15 +51,22 @@ class GraphBuilder:
         """Whether there are gradients that carry no graph, which `create_graph=True` would have given them."""
         self.handed: list[int] = []
         """The memory of data that code which is not visible was given: it may have let that require grad."""
+        self.lent: list[int] = []
+        """The memory of data that such code was called with, as a model is: it seldom does."""
         self.stepped = False
         """Whether an optimizer has stepped since the last backward."""
         self.clipped_late = False
         """Whether the program has limited gradients after their step."""
 
-    def hand_over(self, value: Tensor | Unknown) -> None:
-        """Note that code which is not visible has a value: it may let data require grad."""
+    def hand_over(self, value: Tensor | Unknown, *, to: list[int] | None = None) -> None:
+        """Note that code which is not visible has a value, or was called with it: it may let data require grad."""
         if isinstance(value, Tensor) and value.node is None:
-            self.handed.append(value.storage.id)
+            (self.handed if to is None else to).append(value.storage.id)
+
+    def lend(self, values: Iterable[Tensor | Unknown]) -> None:
+        """Note that something which is not visible is called with values, which it may let require grad."""
+        for value in values:
+            self.hand_over(value, to=self.lent)
 
     def left_early(self) -> None:
         """Note that a loop is left before its end: what it goes on to may have been handed over, too."""
