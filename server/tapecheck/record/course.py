@@ -29,6 +29,8 @@ class Course:
         """The files with findings that the program certainly did not load."""
         self.on_device = False
         """Whether the program used memory of a CUDA device."""
+        self.unseen = False
+        """Whether another trace function took the recorder's place: lines ran that it did not see."""
         self.elsewhere = ""
         """What ran and was not recorded: processes in which lines may have run that did not here."""
 
@@ -55,6 +57,8 @@ class Course:
                 self.written_for = exact
             case "cuda-peak-memory":
                 self.on_device = self.on_device or exact > 0
+            case "lines-unseen":
+                self.unseen = True
             case "forked-processes":
                 self.elsewhere = f"{value} forked process{'es' * (value > 1)} ran backward calls and"
             case "other-processes":

@@ -54,6 +54,7 @@ _NEVER = (
 )  # fmt: skip
 """The rules about what never happens, which a run confirms that is seen to its end."""
 
+_UNSEEN = "another trace function (a debugger, a coverage tool) took the recorder's place: some lines ran unseen"
 _ONE_PROCESS = "one process was recorded: whether the gradients of several differ is seen with `--ranks 2`"
 _NO_DEVICE = "the run used no CUDA device: CUDA graphs run on nothing else"
 
@@ -123,6 +124,8 @@ def _judged(story: Story, finding: Finding, alone: bool) -> Finding:
         evidence = Evidence("not-reached", f"{Path(finding.span.file).name} was not loaded ({end_text(story)})")
     if story.course.elsewhere and evidence is not None and verdict == "not-reached":
         return _noted(finding, f"{evidence.detail}, but {story.course.elsewhere} were not recorded")
+    if story.course.unseen and verdict in ("not-reached", "refuted"):
+        return _noted(finding, _UNSEEN)
     if story.blind and verdict and not (verdict == "confirmed" and finding.code not in _NEVER):
         return _noted(finding, f"{story.blind}: what came later was not seen")
     if verdict:

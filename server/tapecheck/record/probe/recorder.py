@@ -365,6 +365,8 @@ class Recorder(Recording, Listener):
         elsewhere = seconds_elsewhere() if not self.walks.count else None
         if elsewhere is not None:
             self.writer.event("Measure", at=self.here(lines), name="other-processes", value=elsewhere, unit="seconds")
+        if self.tracer.replaced:
+            self.writer.event("Measure", at=self.here(lines), name="lines-unseen", value=1, unit="threads")
         self.retained.write()
         self.unused.write()
         self.scaling.write()

@@ -80,6 +80,8 @@ class Tracer:
         self.hush: Callable[[CodeType], None] = lambda code: None
         self.unhush: Callable[[], None] = lambda: None
         self.unobserve: Callable[[], None] = lambda: None
+        # Whether a thread was found to go without events that nobody had paused.
+        self.without_events = False
 
     # Threads and functions
 
@@ -439,7 +441,7 @@ class Tracer:
             # Python itself ends the tracing of a thread whose recursion goes too deep for the trace function.
             lines = self.threads.get(threading.get_ident())
             if lines is not None and lines.stack:
-                self.paused = lines
+                self.paused, self.without_events = lines, True
                 self.overslept()
                 current = trace
         if current is not trace:
@@ -585,6 +587,11 @@ class Tracer:
                 rests.round(lines, activation, loop, frame)
             elif loop.index == 1 and number == loop.text.body:
                 rests.again(lines, activation, loop, frame)
+
+    @property
+    def replaced(self) -> bool:
+        """Whether another trace function has taken the place of this one, or Python has ended it: lines ran unseen."""
+        return self.without_events or (self.trace is not None and tracing_function() is not self.trace)
 
     def stop(self) -> None:
         stop, self.unobserve = self.unobserve, lambda: None
