@@ -325,3 +325,5 @@ def test_what_a_call_that_is_written_again_hands_over_may_have_one(over: str) ->
     assert not _certain(f"{text}{used}c.grad.norm()\n")
     assert _certain(f"{text.replace('hidden.prepare(x)', 'x')}{used}c.grad.norm()\n")
     assert not _certain(f"{text}kept = [net(x) for x in {over}]\nc.grad.norm()\n")
+    hidden = text.replace("net = Net()", "net = hidden.Net()")
+    assert not _certain(f"{hidden}for x in {over}:\n    (net(x) * v).sum().backward()\nc.grad.norm()\n")

@@ -439,7 +439,7 @@ def _out_of_no_grad(code: Code, span: Span, places: Sequence[Span] = ()) -> list
             break
     for expression in of_kind(code.tree, ast.Expr):
         # `torch.set_grad_enabled(False)` as a statement holds until it is undone.
-        switches = isinstance(expression.value, ast.Call) and _is_no_grad(expression.value)
+        switches = isinstance(expression.value, ast.Call) and is_no_grad(expression.value)
         removed = code.delete(expression) if switches else None
         if removed is not None:
             ways.append([removed])
@@ -452,7 +452,7 @@ def _out_of_no_grad(code: Code, span: Span, places: Sequence[Span] = ()) -> list
 
 def _ended_before(code: Code, statement: ast.With | ast.AsyncWith, places: Sequence[Span]) -> Iterator[list[Change]]:
     """Yield a `with torch.no_grad():` that ends in front of the first statement at one of the places."""
-    if len(statement.items) == 1 and _is_no_grad(statement.items[0].context_expr):
+    if len(statement.items) == 1 and is_no_grad(statement.items[0].context_expr):
         found = (code.statement_at(span) for span in places)
         cut = [one for one in found if one is not None]
         first = next((child for child in statement.body if any(code.inside(one, child) for one in cut)), None)
@@ -463,20 +463,21 @@ def _ended_before(code: Code, statement: ast.With | ast.AsyncWith, places: Seque
 def _without_item(code: Code, statement: ast.With | ast.AsyncWith) -> Iterator[list[Change]]:
     """Yield a `with` without its `torch.no_grad()`, or its body where there is nothing else."""
     for item in statement.items:
-        changes = code.without_item(statement, item) if _is_no_grad(item.context_expr) else None
+        changes = code.without_item(statement, item) if is_no_grad(item.context_expr) else None
         if changes is not None:
             yield changes
 
 
 def _undecorated(code: Code, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[list[Change]]:
     for decorator in function.decorator_list:
-        if _is_no_grad(decorator):
+        if is_no_grad(decorator):
             change = code.remove_decorator(decorator)
             if change is not None:
                 yield [change]
 
 
-def _is_no_grad(node: ast.expr) -> bool:
+def is_no_grad(node: ast.expr) -> bool:
+    """Return whether an expression, as a `with` or a decorator has it, switches recording off."""
     if isinstance(node, ast.Call):
         if any(is_literal(arg, False) for arg in node.args):
             return last_part(node.func) == "set_grad_enabled"

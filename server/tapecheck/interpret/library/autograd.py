@@ -694,7 +694,7 @@ class Autograd:
         elif tensor is not None and tensor.name:
             site, text = self.world.position.site(node), "the gradient of a tensor that requires no grad is None"
             cut = next(iter(tensor.cuts), None)
-            if tensor.storage.id in self.world.graph.lent:
+            if self.world.graph.is_lent(tensor):
                 self.world.assumptions.note("effect", f"what is called with `{tensor.name}` leaves it as it is", node)
             self.world.writer.emit(Raised(site, kind, text, ungraded=tensor.name, cut=cut))
             raise Signal(kind, None, text, node)

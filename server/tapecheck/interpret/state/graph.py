@@ -69,13 +69,18 @@ class GraphBuilder:
             self.hand_over(value, to=self.lent)
 
     def left_early(self) -> None:
-        """Note that a loop is left before its end: what it goes on to may have been handed over, too."""
-        if self.handed:
-            self.handed.append(_ANY)
+        """Note that a loop is left before its end: what it goes on to may have been handed over or lent, too."""
+        for given in (self.handed, self.lent):
+            if given and given[-1] != _ANY:
+                given.append(_ANY)
 
     def keeps(self, value: Tensor) -> bool:
         """Whether code which is not visible has never had some data."""
         return _ANY not in self.handed and value.storage.id not in self.handed
+
+    def is_lent(self, value: Tensor) -> bool:
+        """Whether such code may have been called with some data."""
+        return _ANY in self.lent or value.storage.id in self.lent
 
     def perhaps_frozen(self, first: int) -> tuple[int, ...]:
         """Note that a loop has switched off gradients, from the place `first` of `frozen` on, of which nobody knows how

@@ -9,6 +9,7 @@ from tapecheck.fixes.candidate import Candidate, Context, Strategy, append, offe
 from tapecheck.fixes.code import Code
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.holders import held_alone
+from tapecheck.fixes.strategies.cuts import is_no_grad
 from tapecheck.fixes.strategies.registered import switches_on
 from tapecheck.rules.backward_without_graph.fixes import asking
 from tapecheck.rules.gradient_of_non_leaf.facts import GradientOfNonLeafFacts
@@ -100,8 +101,7 @@ def _in_place_under_no_grad(code: Code, run: Sequence[_Update], torch: str) -> C
 
 def _is_under_no_grad(code: Code, statement: ast.stmt) -> bool:
     around = (one for one in code.parents(statement) if isinstance(one, ast.With))
-    entered = (item.context_expr for one in around for item in one.items)
-    return any(code.path(one.func) == "torch.no_grad" for one in entered if isinstance(one, ast.Call))
+    return any(is_no_grad(item.context_expr) for one in around for item in one.items)
 
 
 def _step(statement: ast.Assign) -> tuple[str, ast.expr] | None:
