@@ -365,7 +365,8 @@ class Recorder(Recording, Listener):
         elsewhere = seconds_elsewhere() if not self.walks.count else None
         if elsewhere is not None:
             self.writer.event("Measure", at=self.here(lines), name="other-processes", value=elsewhere, unit="seconds")
-        if self.tracer.replaced:
+        # A fault may come in the midst of a pause, and all behind it is unseen anyway.
+        if self.tracer.replaced and not self.failures:
             self.writer.event("Measure", at=self.here(lines), name="lines-unseen", value=1, unit="threads")
         self.retained.write()
         self.unused.write()
