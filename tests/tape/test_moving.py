@@ -85,6 +85,7 @@ def test_events_move_and_those_that_stay_are_shared() -> None:
             End("finished"),
         ],
         untried=frozenset({("a.py", 10, 5)}),
+        keeping=frozenset({("a.py", 10, 5)}),
         started="f",
     )
     tape.beyond = [Tape("dry-run", [Loop(1, goes)])]
@@ -103,6 +104,7 @@ def test_events_move_and_those_that_stay_are_shared() -> None:
     assert there.events[0] is tape.events[0] and there.events[5] is tape.events[5]
     assert there.beyond[0].events == [Loop(1, site)]
     assert (there.untried, there.started, there.complete) == ({("a.py", 20, 5)}, "f", True)
+    assert (there.keeping, there.leaving) == ({("a.py", 20, 5)}, frozenset())
     assert tape.events[1].at is goes  # type: ignore[union-attr]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, KeysView, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, KeysView, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property, update_wrapper
 from operator import itemgetter
@@ -363,8 +363,20 @@ class Reading:
 
     def untried_between(self, start: int, end: int) -> bool:
         """Return whether the work limit has left the other answer to a condition untried between two positions."""
+        return self._asked_between(start, end, self.tape.untried)
+
+    def may_clear_between(self, start: int, end: int, *, ever: bool) -> bool:
+        """Return whether a condition that the work limit has left untried between two positions may clear a gradient.
+
+        `ever` says that the program clears it at some other time: what leaves a block may lead there.
+        """
+        tape = self.tape
+        return self._asked_between(start, end, tape.untried - tape.keeping | (tape.leaving if ever else frozenset()))
+
+    def _asked_between(self, start: int, end: int, places: Set[tuple[str, int, int]]) -> bool:
+        """Return whether one of some conditions is asked between two positions."""
         asked = (decision.at.span for at, decision in self.decisions if start < at < end)
-        return bool(self.tape.untried) and any((at.file, at.line, at.column) in self.tape.untried for at in asked)
+        return bool(places) and any((at.file, at.line, at.column) in places for at in asked)
 
     def runs_in(self, loop: LoopRun) -> list[Run]:
         """Return the backwards that run while a loop does."""

@@ -149,6 +149,10 @@ def _placed(kind: type) -> tuple[Callable[[object], object], list[tuple[int, str
     return attrgetter(*(field.name for field in fields)), placed
 
 
+_MOVED = frozenset(("events", "beyond", "untried", "keeping", "leaving"))
+"""What of a tape says where something stands."""
+
+
 class MovedTape(Tape):
     """A tape as it would be had its program been run where its lines stand now.
 
@@ -170,10 +174,10 @@ class MovedTape(Tape):
 
     def __getattr__(self, name: str) -> object:
         # Called for what is not filled in yet.
-        unmoved = self._unmoved if name in ("events", "beyond", "untried") else None
+        unmoved = self._unmoved if name in _MOVED else None
         if unmoved is not None:
             tape, moves = unmoved
-            self.untried = moves.conditions(tape.untried)
+            self.untried, self.keeping, self.leaving = map(moves.conditions, (tape.untried, tape.keeping, tape.leaving))
             self.beyond = [MovedTape(way, moves) for way in tape.beyond]
             self.events = moves.events(tape.events)
             # In another thread the same may have been done: either will do.

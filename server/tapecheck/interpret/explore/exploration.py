@@ -7,12 +7,13 @@ turn one undecided condition round at a time, until nothing new comes up or the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.explore import faults
 from tapecheck.interpret.explore.alike import Seen
+from tapecheck.interpret.explore.clearing import Clearing
 from tapecheck.interpret.explore.effects import Effect
 from tapecheck.interpret.explore.entries import Entry, begin
 from tapecheck.interpret.explore.index import Told, index_of
@@ -156,8 +157,8 @@ class Exploration:
     found: Interpretation = field(default_factory=Interpretation)
     called: set[int] = field(default_factory=set)
     """The functions that some way called, by the `id` of their definition."""
-    _sources: list[Source] = field(default_factory=list)
-    """The files that the last way has read."""
+    _modules: Mapping[str, Module] = field(default_factory=dict)
+    """The files that the last way has run."""
     further: int = 0
     """Work that is left for ways that answer a condition otherwise."""
     _first_work: int = 0
@@ -236,8 +237,9 @@ class Exploration:
         """The names of the functions that no way has called, and that do what is reported of loops."""
         return {
             body.node.name
-            for source in self._sources
-            for body in index_of(source).defined.bodies
+            for module in self._modules.values()
+            if module.source is not None
+            for body in index_of(module.source).defined.bodies
             if id(body.node) not in self.called and body.facts.effects & _LOOPING
         }
 
@@ -402,7 +404,7 @@ class Exploration:
         start = self.entry.span(self.source.path) if self.entry is not None else None
         self.found.calls |= {Called(function, on, start, at) for function, on, at in run.world.calls.recorded}
         self.called |= run.world.calls.called
-        self._sources = [module.source for module in run.machine.modules.values() if module.source is not None]
+        self._modules = run.machine.modules
 
     def fail(self, error: Exception, tape: Tape | None = None) -> None:
         """Note an internal error: what was found before it stands, and nothing is said of what lies behind it."""
@@ -464,8 +466,11 @@ class Exploration:
         left = (turns.begun | (self.queue.waiting - turns.dull)) - turns.done
         untried = frozenset(left | self.queue.missed - turns.done)
         if untried:
+            clearing = Clearing(self._modules)
+            keeping = frozenset(one for one in untried if not clearing.may_follow(turns.watched.get(one)))
+            leaving = frozenset(one for one in keeping if turns.watched[one].leaves)
             for tape in self.found.tapes:
-                tape.untried = untried
+                tape.untried, tape.keeping, tape.leaving = untried, keeping, leaving
         lost = set(filter(turns.could_report, left))
         aside = self.passes_failures or self.by_default or (self.entry is not None and self.entry.only_uncalled)
         if lost and not aside:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import builtins
 import enum
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Set
 from itertools import islice
 
 from tapecheck.interpret import limits
+from tapecheck.interpret.explore.numbers import dotted
 from tapecheck.interpret.explore.shapes import Side
 from tapecheck.interpret.library import visible
 from tapecheck.interpret.library.registry import has_model
@@ -39,11 +41,13 @@ from tapecheck.interpret.values import (
     only,
     path_of,
 )
-from tapecheck.source.nodes import id_of
+from tapecheck.source.nodes import id_of, of_kind
 
 ABSENT = BaseValue()
 """The value of a name that has none."""
 _BUILTINS = frozenset(dir(builtins))
+Handing = tuple[str, Set[str]]
+"""A call: the name that it calls or asks, empty where it may be any of what it gives, and the names that it gives."""
 _WITHOUT = (Lib, Module, Class, Function)
 """Kinds of values that hold no graph."""
 
@@ -178,6 +182,15 @@ class Present:
         values = [_lookup(self.env, name) for name in side.read]
         return any(map(visible.is_opaque, values)) and any(self.graph(one) or _has_leaves(one) for one in values)
 
+    def hands_over(self, calls: Iterable[Handing]) -> bool:
+        """Whether one of some calls gives code that is not visible what leads to gradients."""
+        for called, given in calls:
+            callee = (called, called.partition(".")[0]) if called else given
+            hidden = any(_is_hidden(_lookup(self.env, name)) for name in callee)
+            if hidden and any(_holds(_has_gradients, _lookup(self.env, name)) for name in given):
+                return True
+        return False
+
     def steps(self, side: Side) -> bool:
         """Whether a side may step or clear by what is stored: a bound method of an optimizer, optimizers in a list."""
         named = not side.facts.attributes.isdisjoint(_STEPPING)
@@ -217,7 +230,7 @@ class Present:
         match test:
             case ast.Compare(left=ast.Name(id=name), ops=[ast.Is() | ast.IsNot()]):
                 value = _lookup(self.env, name)
-                return isinstance(value, Unknown) and value.trust.data
+                return _known_as_data(value) is True
         return False
 
     def equates_a_graph(self, test: ast.expr) -> bool:
@@ -229,6 +242,32 @@ class Present:
 def is_leaf(value: Value) -> bool:
     """Whether a value is a tensor that requires grad and that no operation has computed."""
     return carry.has_graph(value) and value.is_leaf
+
+
+def handings(nodes: Iterable[ast.AST]) -> Iterator[Handing]:
+    """Yield the calls in a piece of code."""
+    for node in nodes:
+        for call in of_kind(node, ast.Call):
+            given = itertools.chain(call.args, (keyword.value for keyword in call.keywords))
+            yield _owner_of(call.func), frozenset(name for one in given for name in _dotted_in(one))
+
+
+def _owner_of(function: ast.expr) -> str:
+    """Return the name, or the attribute of one, that a function is or is asked of; empty where there is none."""
+    part: ast.AST | None = function
+    while part is not None and not dotted(part):
+        part = getattr(part, "value", None) or getattr(part, "func", None)
+    return dotted(part) if part is not None else ""
+
+
+def _dotted_in(node: ast.AST) -> Iterator[str]:
+    """Yield the names in an expression, and the attributes of names in the place of these."""
+    stack = [node]
+    for one in stack:
+        if name := dotted(one):
+            yield name
+        else:
+            stack.extend(ast.iter_child_nodes(one))
 
 
 def newest(value: Value) -> Value:
@@ -251,6 +290,21 @@ def _lookup(env: Env, name: str) -> Value:
 def _has_leaves(value: Value) -> bool:
     """Whether a value is a model, or a tensor that requires grad."""
     return is_module(value) or is_leaf(value)
+
+
+def _has_gradients(value: Value) -> bool:
+    """Whether a value is a model, a tensor that requires grad or an optimizer."""
+    return _has_leaves(value) or state_of(value, OptimizerState) is not None
+
+
+def _known_as_data(value: Value) -> bool | None:
+    """Whether an unknown value is data; None of any other value."""
+    return value.trust.data if isinstance(value, Unknown) else None
+
+
+def _is_hidden(value: Value) -> bool:
+    """Whether a value is of code that is not visible, or one that nobody knows and that is no data."""
+    return visible.is_opaque(value) or _known_as_data(value) is False
 
 
 def _may_build(value: Value) -> bool:

@@ -10,7 +10,7 @@ certain a finding is, so it is tried where a finding rests on what this side did
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tapecheck.interpret import limits
@@ -23,13 +23,15 @@ from tapecheck.interpret.explore.present import (
     ABSENT,
     Graph,
     GraphsOfContainers,
+    Handing,
     Present,
+    handings,
     is_leaf,
     is_same,
     knows_nothing,
 )
 from tapecheck.interpret.explore.shapes import Shape, Shapes, Side, shapes_of
-from tapecheck.interpret.explore.stakes import Stake, Watched
+from tapecheck.interpret.explore.stakes import LeftOut, Stake, Watched
 from tapecheck.interpret.state import Place, World
 from tapecheck.interpret.values import (
     Class,
@@ -42,6 +44,7 @@ from tapecheck.interpret.values import (
     Set,
     Tensor,
     Value,
+    bound_function,
     function_of,
     is_constant,
     is_module,
@@ -90,16 +93,26 @@ class Watcher:
         self._told = told
         self.modules: Mapping[str, Module] = {}
         """The modules that the way has run, by path."""
+        self._entered: dict[str, Module] = {}
+        """The modules whose code it has run: one that an earlier way has imported need not be run again."""
         self.watched: dict[Place, Watched] = {}
         self._containers = GraphsOfContainers()
         self._looked_at: set[tuple[ast.If, bool]] = set()
+        self._left_out: dict[tuple[ast.If, bool], tuple[LeftOut, ...]] = {}
 
     def notes_of(self, path: str) -> Notes:
         """Return the notes of a file that the way has run."""
-        return self.modules[path].notes if path in self.modules else Notes()
+        module = self.module(path)
+        return module.notes if module is not None else Notes()
+
+    def module(self, path: str) -> Module | None:
+        """Return a module that the way has run, or run code of."""
+        return self.modules.get(path) or self._entered.get(path)
 
     def _shapes_of(self, world: World) -> Shapes | None:
-        module = self.modules.get(world.position.frames[-1].file) if world.position.frames else None
+        module = world.position.frames[-1].module if world.position.frames else None
+        if module is not None:
+            self._entered[module.path] = module
         return shapes_of(module.source) if module is not None and module.source is not None else None
 
     def _numbers(self, shapes: Shapes) -> NumberFlow | Told:
@@ -120,12 +133,15 @@ class Watcher:
             return None
         if (node, taken) in self._looked_at and {Stake.VERDICT}.issuperset(map(self.stake, places)):
             # No more than that can hang on them.
+            for known in filter(None, map(self.watched.get, places)):
+                known.leave_out(self._left_out[node, taken])
             return None
         world.budget.spend(limits.WATCH_WORK)
         self._looked_at.add((node, taken))
         shape = shapes.shape(node)
         here, other = shape.sides(taken)
         present = self._present(world, env)
+        left_out = self._left_out[node, taken] = tuple(self._parts_left_out(present, shapes, node, taken))
         modes = self._of_modes(present, shapes, node)
         stake = max(self._other_side(present, shapes, shape, here, other), Stake.VERDICT if modes else Stake.NOTHING)
         if _wraps(present, shapes, shape, here, other):
@@ -139,12 +155,28 @@ class Watcher:
         watched = [self.watched.setdefault(place, Watched()) for place in places]
         for one in watched:
             one.add(stake, lines, effects)
+            one.leave_out(left_out)
         before = {name: present.value(name) for name in shape.live}
         inert = not here.effects & _DROP or present.inert(here)
         return _Open(
             self, present, shapes, shape, here, other, before, _attributes_of(present, here),
             len(world.writer.tape.events), watched, places, inert, most, unknown,
         )  # fmt: skip
+
+    def _parts_left_out(self, present: Present, shapes: Shapes, node: ast.If, taken: bool) -> Iterator[LeftOut]:
+        """Yield what an answer to an `if` leaves out: the other side, and where this one leaves the block the rest."""
+        shape = shapes.shape(node)
+        here, other = shape.sides(taken)
+        file, owner = present.world.position.frames[-1].file, shapes.owner(node)
+        replaced = any(_is_code(present.value(name)) for name in here.facts.stored & shape.live)
+        calls = shapes.index.notes.of(node, _calls_of)[taken]
+        handed = replaced or bool(other.imports) or present.hands_over(calls)
+        yield LeftOut(file, other.facts, owner, other.jumps, handed)
+        if here.jumps:
+            rest = shape.rest
+            yield LeftOut(
+                file, rest.facts, owner, rest.jumps, rest.facts.called and present.hands_over([("", rest.read)])
+            )
 
     def _numbers_left(
         self, present: Present, shapes: Shapes, node: ast.If, taken: bool
@@ -382,10 +414,24 @@ class Watcher:
         self, world: World, node: ast.expr, other: Iterable[ast.expr], value: Value, places: Sequence[Place], env: Env
     ) -> None:
         """Note which part an expression took as its value; `other` are those that were not evaluated."""
+        other = tuple(other)
         stake, effects = self._of_expression(world, node, other, value, places, env)
+        file, left_out = world.position.frames[-1].file, self._expressions_left_out(world, node, other, env)
         for place in places:
-            line = (world.position.frames[-1].file, getattr(node, "lineno", 1))
-            self.watched.setdefault(place, Watched()).add(stake, {line}, effects)
+            watched = self.watched.setdefault(place, Watched())
+            watched.add(stake, {(file, getattr(node, "lineno", 1))}, effects)
+            watched.leave_out(left_out)
+
+    def _expressions_left_out(
+        self, world: World, node: ast.expr, other: Iterable[ast.expr], env: Env
+    ) -> tuple[LeftOut, ...]:
+        """Return the parts of an expression that were not evaluated, as what was left out."""
+        shapes = self._shapes_of(world)
+        if shapes is None:
+            return ()
+        side, present = shapes.not_evaluated(node, other), self._present(world, env)
+        handed = side.facts.called and present.hands_over([("", side.read)])
+        return (LeftOut(world.position.frames[-1].file, side.facts, shapes.owner(node), side.jumps, handed),)
 
     def _of_expression(
         self,
@@ -474,7 +520,7 @@ class Watcher:
             self.watched[place].add(Stake.CERTAINTY, {(place[0], -1)})
 
     def _of_name(self, world: World, file: str, name: str, seen: set[str], filled: bool) -> Stake:
-        module = self.modules.get(file)
+        module = self.module(file)
         if module is None or module.source is None:
             return Stake.VERDICT
         shapes = shapes_of(module.source)
@@ -540,6 +586,11 @@ def _stands_for_another(present: Present, value: Value, side: Side) -> bool:
 
 def _last(name: str) -> str:
     return name.rsplit(".", 1)[-1]
+
+
+def _is_code(value: Value) -> bool:
+    """Whether a value is a function or an object of the program's: what it does hangs on which it is."""
+    return function_of(value) is not None or bound_function(value) is not None or user_class(value) is not None
 
 
 def _is_unlikely(present: Present, test: ast.expr) -> bool:
@@ -694,6 +745,12 @@ class _Open:
         """Note that an exception ended the side: what lies beyond has not been seen."""
         for watched in self.watched:
             watched.stake = Stake.VERDICT
+
+
+@placeless
+def _calls_of(node: ast.If) -> tuple[list[Handing], list[Handing]]:
+    """Return the calls on the two sides of an `if`, those on the other side of each answer at its place."""
+    return [*handings(node.body)], [*handings(node.orelse)]
 
 
 @placeless

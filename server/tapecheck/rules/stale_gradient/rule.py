@@ -33,7 +33,7 @@ class StaleGradient(Rule):
         # Where some way clears in time, it hangs on a condition that nobody has decided.
         stories = undisputed(found for reading in readings for found in _stale(reading).items()).values()
         # Another way may clear between the two steps.
-        told = [one for one in stories if not one.reading.untried_between(*one.between)]
+        told = [one for one in stories if not one.reading.may_clear_between(*one.between, ever=one.ever_cleared)]
         found = [self._finding(one) for one in told]
         for story, finding in zip(told, found, strict=True):
             if (taken := _led_to(story)) is not None:
@@ -183,6 +183,12 @@ class _Story:
     @property
     def between(self) -> tuple[int, int]:
         return self.used[0], self.again[0]
+
+    @property
+    def ever_cleared(self) -> bool:
+        """Whether any of the gradients is cleared or set at some time."""
+        gradients = gradients_of(self.reading)
+        return any(gradients.happens(leaf, "cleared", "set") for leaf in self.leaves)
 
 
 def _led_to(story: _Story) -> Escape | None:
