@@ -75,6 +75,8 @@ from tapecheck.torchfacts import ModuleFact, OpFact, classes, load
 _KEEP = frozenset(
     ["to", "cuda", "cpu", "float", "double", "half", "bfloat16", "type", "to_empty", "xpu", "share_memory"]
 )
+_FLATTENED: Kwargs = {"start_dim": 1, "end_dim": -1}
+"""What nn.Flatten says of dimensions where its constructor is not told."""
 _ACCESS = {"__getattribute__": "getattr", "__setattr__": "setattr", "__delattr__": "delattr"}
 """The methods of every object that read, set and delete an attribute, with the functions that do the same."""
 BARE = ("torch.nn.Module", "torch.nn.modules.Module", "torch.nn.modules.module.Module")
@@ -694,9 +696,9 @@ class Modules:
         if what.aliasing.returns_input == "yes" and not what.writing.mutates and args:
             return args[0]
         in_place = args[:1] if _is_in_place(owner, fact) else []
-        known = self.facts.op(f"{_snake(fact.name)}_") if in_place else None
-        if known is not None:
-            return torch.op(known.name, in_place, {}, node)
+        name, numbers = _op_of(owner, fact, in_place)
+        if self.facts.op(name) is not None:
+            return torch.op(name, args[:1] or [given], numbers, node)
         for name in groups.keys() - set(what.inputs):
             # A parameter that forward was never seen to use carries nothing.
             del bound[name]
@@ -794,6 +796,13 @@ _OPTIONAL: dict[str, tuple[bool, tuple[str, ...]]] = {
     "v_proj_weight": (True, ("kdim", "vdim")), "in_proj_weight": (False, ("kdim", "vdim")),
 }  # fmt: skip
 """Parameters that a module has, or has not, where one of these arguments is given."""
+
+
+def _op_of(owner: Instance, fact: ModuleFact, in_place: Args) -> tuple[str, Kwargs]:
+    """Return the op that a module is no more than, with what it is given besides; no name where it is none."""
+    if in_place:
+        return f"{_snake(fact.name)}_", {}
+    return ("flatten", {**_FLATTENED, **layer_of(owner).given}) if fact.name == "Flatten" else ("", {})
 
 
 def _is_in_place(owner: Instance, fact: ModuleFact) -> bool:

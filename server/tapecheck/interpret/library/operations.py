@@ -16,12 +16,14 @@ from typing import Literal
 from tapecheck.interpret import limits
 from tapecheck.interpret.library import precisions, replays, scalers, sharding, visible
 from tapecheck.interpret.library.contract import Torch
+from tapecheck.interpret.library.given_back import given_back
 from tapecheck.interpret.objects import lengths, unknowns
 from tapecheck.interpret.state import World, cuts_of, merge_cuts
 from tapecheck.interpret.values import (
     COUNTED,
     INERT,
     MORE_KEYWORDS,
+    NO_MODEL,
     Args,
     Kind,
     Kwargs,
@@ -52,7 +54,7 @@ from tapecheck.interpret.values import (
 )
 from tapecheck.source.parsing import parse_expression
 from tapecheck.tape import CutKind, Fact, Raised, Saved, both, either
-from tapecheck.torchfacts import IN_PLACE, OPERATORS, REFLECTED, OpFact, Saves
+from tapecheck.torchfacts import IN_PLACE, OPERATORS, REFLECTED, OpFact, Saves, itself
 from tapecheck.torchfacts.kinds import is_whole, keeps_whole
 
 _ELEMENTWISE = frozenset((
@@ -169,8 +171,8 @@ def _op(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> V
     bound = bind(narrowed, args, kwargs)
     changed: Sequence[str] = narrowed.writing.mutates
     if not changed:
-        if narrowed.aliasing.returns_input == "yes" and narrowed.aliasing.view_of in bound:
-            return bound[narrowed.aliasing.view_of]
+        if bound and (given := given_back(torch, narrowed, bound, node)) is not NO_MODEL:
+            return given
         if narrowed.writing.inplace_flag and bound.get("inplace") is True:
             inner = torch.facts.op(f"{name.rpartition('.')[2]}_")
             if inner is not None:
@@ -264,10 +266,12 @@ def _lacks_first(fact: OpFact, bound: Kwargs) -> bool:
 
 
 def _copies(fact: OpFact, bound: Kwargs) -> bool:
-    """Whether an op that may give a view copies, since the elements of what it is given do not lie in order."""
+    """Whether an op that may give a view copies: since the elements of what it is given do not lie in order, say."""
     # Some permuted sizes join without a copy: nobody knows which, and nothing is said of a copy.
     may_copy = fact.name in _COPIES_ACROSS and fact.aliasing.view == "may"
-    return may_copy and lies_across(bound.get(fact.aliasing.view_of or ""))
+    if may_copy and lies_across(bound.get(fact.aliasing.view_of or "")):
+        return True
+    return fact.aliasing.view != "no" and itself.copies(fact.name)
 
 
 class _Call:
@@ -618,7 +622,8 @@ def fail(
 
 def _is_either(fact: OpFact) -> bool:
     """Whether an op gives back what it is given, or else something new with a node of its own: as a number has it."""
-    return fact.aliasing.returns_input == "may" and fact.name not in _COPIES_ACROSS and not fact.writing.mutates
+    views = fact.name in _COPIES_ACROSS or itself.depends(fact.name)
+    return fact.aliasing.returns_input == "may" and not views and not fact.writing.mutates
 
 
 def _result_storage(torch: Torch, fact: OpFact, bound: Kwargs, target: Value) -> Storage | None:

@@ -31,7 +31,8 @@ _METHODS = {
 }  # fmt: skip
 """The method that gives a type of floating numbers, by the names of the type."""
 
-_OTHER_TYPES = ("complex", "cfloat", "cdouble", "chalf", "float8", "uint16", "uint32", "uint64")
+_COMPLEX = ("complex", "cfloat", "cdouble", "chalf")
+_OTHER_TYPES = (*_COMPLEX, "float8", "uint16", "uint32", "uint64")
 """What the names of types begin with that no method gives."""
 
 _OF_DEFAULT_TYPE = frozenset(
@@ -63,6 +64,14 @@ def wanted(method: str, args: Args, kwargs: Kwargs) -> str | Unknown | None:
     return Unknown.plain("dtype") if asked or (args and method in ("type", "type_as")) else None
 
 
+def is_real(tensor: Tensor) -> bool | None:
+    """Return whether a tensor holds real numbers; None where nobody knows."""
+    known = known_text(tensor.precision())
+    if tensor.dtype != "float":
+        return True
+    return None if known is None else not known.startswith(_COMPLEX)
+
+
 def is_copied(args: Args, kwargs: Kwargs) -> bool:
     """Whether `Tensor.to` is told to copy."""
     return concrete(kwargs.get("copy")) is True or any(concrete(value) is True for value in args[2:])
@@ -78,7 +87,8 @@ def given(world: World, kwargs: Kwargs) -> str | Unknown:
     """Return the type that is asked for when something new is made, that set by default where none is."""
     kind = kwargs.get("dtype")
     if kind is not None:
-        made = _METHODS.get(path_of(kind).removeprefix("torch."), Unknown.plain("dtype"))
+        named = path_of(kind).removeprefix("torch.")
+        made = named if named.startswith(_OTHER_TYPES) else _METHODS.get(named, Unknown.plain("dtype"))
         world.modes.compiling.unlike |= made != "float" and not is_whole(path_of(kind))
         return made
     return Unknown.plain("dtype") if world.modes.precision_is_set else "float"

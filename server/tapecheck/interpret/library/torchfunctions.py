@@ -10,6 +10,7 @@ from collections.abc import Generator as PyGenerator
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.library import averaging, loaders, packed, parametrized, replays, scalers, wrappers
 from tapecheck.interpret.library.contract import Torch
+from tapecheck.interpret.library.given_back import sizes_agree
 from tapecheck.interpret.library.states import CompiledState
 from tapecheck.interpret.values import (
     COUNTED,
@@ -354,6 +355,13 @@ def _each(name: str) -> Callable[[Torch, Args, Kwargs, ast.AST], Value]:
     return run
 
 
+def _broadcast(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Return tensors with sizes in common: those that have them already are given back."""
+    given: Args = [tensor for arg in args for tensor in torch.tensors(arg)]
+    agree = sizes_agree(torch, "broadcast_tensors", given, node)
+    return tuple(given) if agree else _each("expand")(torch, given, kwargs, node)
+
+
 def _load(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     result = Unknown("torch.load()")
     result.take_for_data()
@@ -514,7 +522,7 @@ FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     "torch.nn.utils.prune.global_unstructured": parametrized.prune_all,
     "torch.nn.utils.prune.remove": parametrized.unprune,
     "torch.nn.utils.parametrize.cached": _context,
-    "torch.broadcast_tensors": _each("expand"), "torch.meshgrid": _each("expand"),
+    "torch.broadcast_tensors": _broadcast, "torch.meshgrid": _each("expand"),
     "torch.tensor": _factory("tensor"), "torch.Tensor": _factory("Tensor"),
     "torch.cuda.is_available": _has_accelerator,
     "torch.FloatTensor": _factory("FloatTensor"), "torch.LongTensor": _factory("LongTensor"),
