@@ -11,6 +11,7 @@ from .guard import Guard, keep_uncompiled
 from .recording import Recording
 from .sharded import Sharded
 from .signals import due, trip
+from .values import transforming
 
 if TYPE_CHECKING:
     from torch._C import _ImperativeEngine
@@ -32,8 +33,7 @@ class Engine:
         self._engine = engine
         self._recorder = recorder
         self._plainly = recorder.torch._C.DisableTorchFunction
-        functorch = getattr(recorder.torch._C, "_functorch", None)
-        self._transform = getattr(functorch, "peek_interpreter_stack", lambda: None)
+        self._transforms = transforming(recorder.torch)
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._engine, name)
@@ -52,7 +52,7 @@ class Engine:
                     recorder.rests.wake(sys._getframe(1))
                 paused = tracer.trace is not None and tracer.pause()
                 # Inside torch.func transforms the tensors are wrappers whose graphs end with the transform.
-                if self._transform() is None:
+                if not self._transforms():
                     if tracer.paused is not None:
                         tracer.overslept()
                     frame = sys._getframe(1)

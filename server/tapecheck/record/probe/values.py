@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import weakref
 from types import ModuleType
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING, Callable, Optional
 
 if TYPE_CHECKING:
     from torch import Tensor, UntypedStorage
@@ -42,6 +42,19 @@ def version_of(tensor: Tensor) -> int:
         return 0
 
 
+def transforming(torch: ModuleType) -> Callable[[], bool]:
+    """Return what tells whether a transform of torch.func runs in this thread.
+
+    Not by their stack, where torch has another way: to ask for that makes one, which the engine then copies for each
+    node that it comes to, as long as the thread lives.
+    """
+    active: Optional[Callable[[], bool]] = getattr(torch._C, "_are_functorch_transforms_active", None)
+    if active is not None:
+        return active
+    peek = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", lambda: None)
+    return lambda: peek() is not None
+
+
 class TensorRef:
     """A weak reference to a tensor that may be followed at any time.
 
@@ -70,7 +83,7 @@ class Values:
         self.torch = torch
         self.left = _STEP
         functorch = getattr(torch._C, "_functorch", None)
-        self._transform = getattr(functorch, "peek_interpreter_stack", lambda: None)
+        self.transforms = transforming(torch)
         self._wrapped = getattr(functorch, "is_functorch_wrapped_tensor", lambda tensor: False)
         self._modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
         self._profiled = getattr(torch._C._autograd, "_profiler_enabled", lambda: False)
@@ -87,7 +100,7 @@ class Values:
         """Return whether an operation of the recorder's would be seen by nothing of the program's now."""
         cuda = self.torch.cuda
         return (
-            self._transform() is None
+            not self.transforms()
             and not self._modes()
             and not self._profiled()
             and not self._compiling()
