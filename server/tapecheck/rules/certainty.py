@@ -68,6 +68,8 @@ def weigh(rule: Rule, findings: Iterable[Finding], readings: Sequence[Reading]) 
     findings = list(findings)
     for finding in findings if rule.unfinished else ():
         _weigh_limits(finding, readings)
+    for finding in findings if rule.raises else ():
+        _weigh_untried(finding, readings)
     seen = [any(_comes_to(reading, finding) for reading in readings) for finding in findings]
     # What is behind a backward that fails is judged by the ways that go on there.
     beyond = [] if all(seen) else [reading for reading in going_on(readings) if reading.assumed]
@@ -203,6 +205,27 @@ def _weigh_limits(finding: Finding, readings: Iterable[Reading]) -> None:
         file, line, column = min(untried)
         text = f"the other answer on line {line} changes nothing"
         _rest_on(finding, Span(file, line, column, line, column), text)
+
+
+def _weigh_untried(finding: Finding, readings: Iterable[Reading]) -> None:
+    """Call a finding possible that says what raises where the work limit has left a condition before it untried, on each
+    way that comes there: the other answer may lead past it.
+    """
+    if not finding.certain:
+        return
+    place = (finding.span.file, finding.span.line)
+    coming = [(reading, places[0]) for reading in readings if (places := reading.positions_at.get(place))]
+    untried = {place for reading, _ in coming for place in reading.tape.untried}
+    before = [_asked_before(reading, position, untried) for reading, position in coming if untried]
+    if before and all(before):
+        at = before[0][-1]
+        _rest_on(finding, at, f"the other answer on line {at.line} changes nothing")
+
+
+def _asked_before(reading: Reading, position: int, places: Set[tuple[str, int, int]]) -> list[Span]:
+    """Return the conditions at some places that a way has decided before a position."""
+    asked = [decision.at.span for at, decision in reading.decisions if at < position]
+    return [span for span in asked if (span.file, span.line, span.column) in places]
 
 
 def _cut_short(tape: Tape) -> bool:
