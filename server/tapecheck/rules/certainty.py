@@ -208,8 +208,8 @@ def _weigh_limits(finding: Finding, readings: Iterable[Reading]) -> None:
 
 
 def _weigh_untried(finding: Finding, readings: Iterable[Reading]) -> None:
-    """Call a finding possible that says what raises where the work limit has left a condition before it untried, on each
-    way that comes there: the other answer may lead past it.
+    """Call a finding possible that says what raises, where on each way that comes there the work limit has left a
+    condition before it untried: the other answer may lead past it.
     """
     if not finding.certain:
         return
