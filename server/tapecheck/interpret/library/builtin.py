@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.library import replays
+from tapecheck.interpret.library import replays, texts
 from tapecheck.interpret.library.states import LoaderState, state_of
 from tapecheck.interpret.objects import lengths, syntax
 from tapecheck.interpret.objects.algebra import dict_update, ordered, stored_under
@@ -80,7 +80,6 @@ from tapecheck.interpret.values import (
     on_graph,
     only,
     path_of,
-    perhaps_overwritten,
     plain,
     positional,
     settle_on,
@@ -701,17 +700,6 @@ def _attributes_of(m: Engine, owner: Value) -> Dict | None:
     return None
 
 
-def _exec(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    """Run what is not seen: it may store over any name of the module."""
-    env = m.envs[-1]
-    if args and known_text(args[0]) is not None:
-        return None
-    if env is env.globals:
-        perhaps_overwritten(m, Names(env), Unknown.plain("exec"), node)
-    m.world.assumptions.note("effect", "`exec` changes nothing that there is", node)
-    return None
-
-
 def _delattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     name = known_text(args[1]) if len(args) == 2 else None
     if name is not None and isinstance(args[0], Instance):
@@ -855,7 +843,7 @@ NAMES: dict[str, Value] = {
     "format": lambda m, a, k, n: formatted(m, a[0], positional(a, 1, ""), -1, n) if a else Unknown.text(),
         "issubclass": _issubclass, "ord": _computed(ord), "chr": _computed(chr),
         "hex": _computed(hex), "bin": _computed(bin), "ascii": _computed(ascii), "complex": _computed(complex),
-        "delattr": _delattr, "exec": _exec, "exit": unknown,
+        "delattr": _delattr, "exec": texts.execute, "eval": texts.evaluate, "exit": unknown,
     }.items()
 }  # fmt: skip
 NAMES.update({
