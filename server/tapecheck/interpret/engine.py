@@ -184,6 +184,9 @@ class Library(Protocol):
         that is not visible, its code may use at any time.
         """
 
+    def left_uncalled(self, owner: Value, node: ast.Attribute) -> None:
+        """Note that a statement names a method of an object and does not call it."""
+
     def constant(self, value: Value) -> Value:
         """Return what a name of a library stands for: its value where it is a constant."""
 

@@ -40,6 +40,7 @@ from tapecheck.tape import (
     ModeSet,
     Named,
     Node,
+    NoEffect,
     Optimizer,
     Overwritten,
     Problem,
@@ -239,6 +240,7 @@ class Reading:
         """The nodes whose graph something else than a backward used."""
         self._asked: list[int] = []
         self.modes: list[tuple[int, ModeSet]] = []
+        self.without_effect: list[tuple[int, NoEffect]] = []
         self.raised: list[Raised] = []
         self.decisions: list[tuple[int, Decision]] = []
         self.assumed: list[tuple[int, Assumed]] = []
@@ -251,7 +253,7 @@ class Reading:
         listed: dict[type[Event], list[tuple[int, Any]]] = {
             Bind: self._binds, Hold: self._holds, InPlace: self.changes, Step: self.steps, LeftOut: self.left_out,
             Decision: self.decisions, ModeSet: self.modes, Optimizer: self._optimizers,
-            Overwritten: self.overwritten,
+            Overwritten: self.overwritten, NoEffect: self.without_effect,
             **dict.fromkeys((GradientCleared, GradientRead, GradientSet, LeafEscape), self.gradient_events),
             **dict.fromkeys((Scaled, Unscaled, Rescaled), self.scalings),
             **dict.fromkeys((Wrapper, WrapperCall, GradientsReduced, GradientsWithGraph, SyncSet), self.wrappers),

@@ -729,6 +729,25 @@ class GraphRead:
     asked: bool = False
 
 
+@built_directly
+@dataclass(frozen=True, slots=True)
+class NoEffect:
+    """What was to change a tensor is computed and dropped, or never called: the statement changes nothing.
+
+    `how` says that the statement discards what an operation returns ("dropped"), that it gives it to a name which is
+    never read again ("renamed"), or that it names a method and does not call it ("uncalled"). `text` is what is called
+    as it is written in the source, "p.grad.clamp", or the name. `of` says what stays as it is: a "leaf", which may be a
+    parameter that requires no grad, the "gradient" of one, or the "result" of an operation; `leaf` is that leaf, None
+    where it requires no grad.
+    """
+
+    at: Site
+    how: Literal["dropped", "renamed", "uncalled"]
+    text: str
+    of: Literal["leaf", "gradient", "result"] = "result"
+    leaf: int | None = None
+
+
 class Setting(NamedTuple):
     """How an option is given on the command line: `--mode eval`; where not `equal`, anything but that.
 
@@ -868,5 +887,5 @@ Event = Union[
     Started, Leaf, Named, Node, Cut, Backward, InPlace, Optimizer, Step, LeftOut, GradientCleared, GradientSet,
     GradientRead, LeafEscape, Scaled, Unscaled, Rescaled, Wrapper, WrapperCall, GradientsReduced, GradientsWithGraph,
     SyncSet, ShardUse, StaleShards, Overwritten, Loop, Iteration, LoopEnd, Hold, Bind, Escape, GraphRead, ModeSet,
-    Decision, Assumed, Raised, Measure, End,
+    NoEffect, Decision, Assumed, Raised, Measure, End,
 ]  # fmt: skip

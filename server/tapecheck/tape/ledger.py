@@ -42,6 +42,7 @@ from tapecheck.tape.events import (
     ModeSet,
     Named,
     Node,
+    NoEffect,
     Optimizer,
     Overwritten,
     Raised,
@@ -78,7 +79,8 @@ _PERHAPS_REPLAYED = frozenset((
 _EARLIER = 8
 _UNREAD = frozenset((
     Assumed, Bind, Decision, End, Escape, GradientCleared, GradientRead, GradientSet, GradientsReduced,
-    GradientsWithGraph, GraphRead, Hold, Iteration, LeafEscape, LeftOut, Loop, LoopEnd, Measure, ModeSet, Optimizer,
+    GradientsWithGraph, GraphRead, Hold, Iteration, LeafEscape, LeftOut, Loop, LoopEnd, Measure, ModeSet, NoEffect,
+    Optimizer,
     Overwritten, Raised, Rescaled, Scaled, ShardUse, StaleShards, Step, SyncSet, Unscaled, Wrapper,
 ))  # fmt: skip
 """Events that the engine does nothing with."""

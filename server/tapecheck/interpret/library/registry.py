@@ -38,6 +38,7 @@ from tapecheck.interpret.library.copies import Copier
 from tapecheck.interpret.library.states import CompiledState, OptimizerState, ScalerState, state_of
 from tapecheck.interpret.library.torchlib import Torch
 from tapecheck.interpret.objects import carry, exceptions, methods, records, unknowns
+from tapecheck.interpret.objects.syntax import text_of
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
     NO_MODEL,
@@ -60,6 +61,7 @@ from tapecheck.interpret.values import (
     positional,
     user_class,
 )
+from tapecheck.tape import NoEffect
 from tapecheck.torchfacts import classes
 
 Model = Callable[[Torch, str, Args, Kwargs, ast.AST], Value]
@@ -179,6 +181,14 @@ class Libraries:
         """Note that the `step` of an object's class has run; `begun` is the number of events before it."""
         if state_of(owner, OptimizerState) is not None:
             self.torch.optimizers.stepped(owner, begun, node)
+
+    def left_uncalled(self, owner: Value, node: ast.Attribute) -> None:
+        """Note that a statement names a step or a backward and does not call it."""
+        steps = node.attr == "step" and state_of(owner, OptimizerState) is not None
+        world = self.torch.world
+        if (steps or (node.attr == "backward" and isinstance(owner, Tensor))) and not world.position.is_shown(node):
+            text = world.position.notes.of(node, text_of)
+            world.writer.emit(NoEffect(world.position.site(node), "uncalled", text))
 
     def stored(self, owner: Value, value: Value, node: ast.AST) -> None:
         """Note that an attribute or item of an object is set, as far as a model has to know."""

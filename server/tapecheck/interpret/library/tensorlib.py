@@ -12,6 +12,7 @@ from tapecheck.interpret.library.opaque import NO_GRAPH_ATTRIBUTES, OF_TENSORS
 from tapecheck.interpret.library.operations import fail, lies_across, written_through
 from tapecheck.interpret.library.states import DistributionState, kept
 from tapecheck.interpret.objects import lengths
+from tapecheck.interpret.objects.syntax import text_of
 from tapecheck.interpret.objects.unknowns import drawn
 from tapecheck.interpret.state import World, cuts_of, merge_cuts
 from tapecheck.interpret.values import (
@@ -238,6 +239,8 @@ def method(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, n
         owner.forget(Mark.UNDIVIDED)
     if torch.world.modes.compiling.replays is not None:
         replays.asked(torch.world, owner, name, node)
+    if torch.world.position.discarded is node:
+        _drop(torch, owner, name, node)
     known = _METHODS.get(name)
     if known is not None:
         result = known(torch, owner, name, args, kwargs, node)
@@ -252,6 +255,17 @@ def method(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, n
             owner.graph = "may"
         return torch.opaque_result(name, [owner, *args], kwargs, node)
     return torch.op(name, [owner, *args], kwargs, node)
+
+
+def _drop(torch: Torch, owner: Tensor, name: str, node: ast.AST) -> None:
+    """Note that a statement discards what a method returns which changes a tensor under its other name, `add_`."""
+    if name.endswith("_") or not isinstance(node, ast.Call) or torch.facts.op(f"{name}_") is None:
+        return
+    if torch.world.position.is_shown(node):
+        return
+    if owner.is_kept or (name == "detach" and owner.node is not None and owner.graph == "yes"):
+        text = torch.world.position.notes.of(node.func, text_of)
+        torch.world.graph.without_effect(owner, node, "dropped", text)
 
 
 def _backward(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

@@ -194,6 +194,7 @@ def lone(machine: Engine, node: ast.Name | ast.Attribute, env: Env) -> None:
         machine.call(_BUILT_IN[SKIPPED], [owner], {"anything": True}, node)
     else:
         machine.get_attribute(owner, node.attr, node)
+        machine.library.left_uncalled(owner, node)
 
 
 def _given(machine: Engine, node: ast.Call, env: Env) -> tuple[Args, Kwargs]:

@@ -7,6 +7,7 @@ import ast
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import carry, containers, records, syntax
+from tapecheck.interpret.objects.unread import unread
 from tapecheck.interpret.values import (
     INERT,
     ByKind,
@@ -119,6 +120,8 @@ def store_name(
                 slot.at = machine.world.position.site(statement)
             slot.clock = machine.world.position.clock
         _named(machine, name, value, statement if target is None else target)
+        if isinstance(before, Tensor):
+            _renamed(machine, name, before, value, statement)
 
 
 def _named(machine: Engine, name: str, value: Value, place: ast.AST) -> None:
@@ -135,6 +138,16 @@ def _named(machine: Engine, name: str, value: Value, place: ast.AST) -> None:
     elif isinstance(value, Unknown) and value.node is not None and value.name[-1:] in (")", "]"):
         # A result without a name gets the one that the program gives it.
         value.name = name
+
+
+def _renamed(machine: Engine, name: str, before: Tensor, value: Value, statement: ast.AST) -> None:
+    """Note that a name of a parameter, or of its gradient, is given a new tensor that nothing reads."""
+    source = machine.world.position.frames[-1].module.source
+    if not isinstance(statement, ast.Assign) or not isinstance(value, Tensor) or source is None:
+        return
+    apart = value is not before and value.storage is not before.storage and not value.storage.perhaps
+    if apart and before.is_kept and statement in machine.world.position.notes.of(source.tree, unread):
+        machine.world.graph.without_effect(before, statement, "renamed", name)
 
 
 def home_of(machine: Engine, name: str, env: Env) -> Env:

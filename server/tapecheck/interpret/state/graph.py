@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Literal, Protocol
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.state.cuts import merge_cuts
@@ -12,7 +12,20 @@ from tapecheck.interpret.state.modes import Modes
 from tapecheck.interpret.state.position import Position
 from tapecheck.interpret.state.writer import TapeWriter
 from tapecheck.interpret.values import Mark, Storage, Tensor, Unknown, Value
-from tapecheck.tape import Cut, CutKind, Fact, GradientSet, InPlace, Leaf, Node, Saved, Site, both, change_kind
+from tapecheck.tape import (
+    Cut,
+    CutKind,
+    Fact,
+    GradientSet,
+    InPlace,
+    Leaf,
+    Node,
+    NoEffect,
+    Saved,
+    Site,
+    both,
+    change_kind,
+)
 from tapecheck.tape.ledger import UNKNOWN_SOURCE
 
 _NOT_SET = frozenset(("backward", "clip_grad"))
@@ -282,6 +295,15 @@ class GraphBuilder:
         alone = self._position.is_discarded(at)
         self.clipped_late = self.clipped_late or (alone and self.stepped and change_kind(how) == "limit")
         self._writer.emit(GradientSet(self._position.site(at), leaf.node, how.rpartition(".")[2], alone=alone))
+
+    def without_effect(self, tensor: Tensor, at: ast.AST, how: Literal["dropped", "renamed"], text: str) -> None:
+        """Note that what was to change a tensor is dropped."""
+        of = tensor.gradient_of()
+        leaf = of if of is not None else tensor.noted_tensor(Mark.DATA_OF) or tensor
+        kept = leaf.is_leaf or leaf.parameter
+        number = leaf.node if leaf.is_leaf else None
+        what: Literal["gradient", "leaf", "result"] = "gradient" if of is not None else "leaf" if kept else "result"
+        self._writer.emit(NoEffect(self._position.site(at), how, text, what, number))
 
     def _lost(self, written: Iterable[Value]) -> tuple[int, ...]:
         """Return the nodes of values that are written past autograd, or that they were cut from under `no_grad`."""

@@ -58,6 +58,13 @@ class Position:
                     stack += (body, orelse)
         return False
 
+    def is_shown(self, node: ast.AST) -> bool:
+        """Return whether an expression may be one whose value a notebook shows: a statement of its own in a cell."""
+        source = self.frames[-1].module.source
+        if source is None or source.cells is None:
+            return False
+        return any(isinstance(one, ast.Expr) and one.value is node for one in source.tree.body)
+
     def push(self, frame: Frame) -> None:
         self.frames.append(frame)
         self._outer_sites.append((self.clock, self._sites))

@@ -237,6 +237,12 @@ class Tensor(BaseValue):
         data = self.noted_tensor(Mark.DATA_OF) if known is None else None
         return known if data is None else data.gradient_of()
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether the program keeps its values from one iteration to the next: a leaf, a parameter, or its gradient."""
+        of = self.noted_tensor(Mark.DATA_OF) or self
+        return of.is_leaf or of.parameter or self.gradient_of() is not None
+
     def views(self, viewed: BaseValue) -> None:
         """Note that it is a view of a value, where that is a gradient."""
         of = viewed.gradient_of() if isinstance(viewed, Tensor) else None

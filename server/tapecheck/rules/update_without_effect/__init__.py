@@ -1,0 +1,1 @@
+"""TAPE408, update-without-effect."""
