@@ -186,7 +186,7 @@ class Libraries:
         """Note that a statement names a step or a backward and does not call it."""
         steps = node.attr == "step" and state_of(owner, OptimizerState) is not None
         world = self.torch.world
-        if (steps or (node.attr == "backward" and isinstance(owner, Tensor))) and not world.position.is_shown(node):
+        if (steps or (node.attr == "backward" and type(owner) is Tensor)) and not world.position.is_shown(node):
             text = world.position.notes.of(node, text_of)
             world.writer.emit(NoEffect(world.position.site(node), "uncalled", text))
 

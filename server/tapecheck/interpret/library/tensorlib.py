@@ -259,12 +259,13 @@ def method(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, n
 
 def _drop(torch: Torch, owner: Tensor, name: str, node: ast.AST) -> None:
     """Note that a statement discards what a method returns which changes a tensor under its other name, `add_`."""
-    if name.endswith("_") or not isinstance(node, ast.Call) or torch.facts.op(f"{name}_") is None:
+    called = getattr(node, "func", None)
+    if name.endswith("_") or called is None or torch.facts.op(f"{name}_") is None:
         return
     if torch.world.position.is_shown(node):
         return
     if owner.is_kept or (name == "detach" and owner.node is not None and owner.graph == "yes"):
-        text = torch.world.position.notes.of(node.func, text_of)
+        text = torch.world.position.notes.of(called, text_of)
         torch.world.graph.without_effect(owner, node, "dropped", text)
 
 

@@ -11,91 +11,100 @@ from collections.abc import Iterable, Iterator
 from tapecheck.interpret.objects.syntax import free_names
 from tapecheck.source.nodes import children, id_of, taken_apart, walk
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-_SCOPES = (*_FUNCTIONS, ast.ClassDef)
-_LOOPS = (ast.For, ast.AsyncFor)
 _NAMESPACES = frozenset(("eval", "exec", "globals", "locals", "vars"))
 """Functions of Python's that reach a variable without naming it."""
+_SCOPES = frozenset((ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef))
+_LOOPS = frozenset((ast.For, ast.AsyncFor, ast.While))
 
 
 def unread(tree: ast.Module) -> frozenset[ast.AST]:
     """Return the assignments of a file after which nothing reads the value that they give a variable."""
-    found: set[ast.AST] = set()
-    for scope in (tree, *(node for node in walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))):
-        found.update(_Scope(scope).unread())
+    found = set(_Scope(tree.body, ()).unread())
+    for node in walk(tree):
+        match node:
+            case ast.FunctionDef(args=given, body=body) | ast.AsyncFunctionDef(args=given, body=body):
+                names = [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+                found.update(_Scope(body, names).unread())
     return frozenset(found)
 
 
 class _Scope:
-    """The code of a function or a module, without that of the functions in it."""
+    """The code of a function or a module, without that of the functions in it; `given` is what it is called with."""
 
-    def __init__(self, home: ast.Module | ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        self._home = home
-        self._own = [*_own(home.body)]
-        inner = [node for node in self._own if isinstance(node, _SCOPES)]
-        self._shared = {name for node in inner for name in free_names(node)}
+    def __init__(self, body: list[ast.stmt], given: Iterable[str]) -> None:
+        self._body = body
+        self._given = set(given)
+        self._own = [*_own(body)]
+        self._shared: set[str] = set()
+        self._bound: list[tuple[set[str], set[ast.AST]]] = []
+        """The names that loops and comprehensions give values of their own, with what stands in each."""
+        self._loops: list[tuple[set[str], list[ast.stmt]]] = []
         for node in self._own:
-            if isinstance(node, (ast.Global, ast.Nonlocal)):
-                self._shared.update(node.names)
+            match node:
+                case ast.Global(names=shared) | ast.Nonlocal(names=shared):
+                    self._shared.update(shared)
+                case ast.For(target=target, body=inner) | ast.AsyncFor(target=target, body=inner):
+                    names = set(map(id_of, taken_apart([target])))
+                    self._loops.append((names, inner))
+                    self._bound.append((names, set(_own(inner))))
+                case (
+                    ast.ListComp(generators=parts)
+                    | ast.SetComp(generators=parts)
+                    | ast.GeneratorExp(generators=parts)
+                    | ast.DictComp(generators=parts)
+                ):
+                    self._bound.append((set(map(id_of, taken_apart([each.target for each in parts]))), set(walk(node))))
+            if type(node) in _SCOPES:
+                self._shared |= free_names(node)
 
     def unread(self) -> Iterator[ast.AST]:
-        if any(isinstance(node, ast.Call) and id_of(node.func) in _NAMESPACES for node in self._own):
+        if any(id_of(getattr(node, "func", None)) in _NAMESPACES for node in self._own):
             return
-        for loop in self._own:
-            if isinstance(loop, _LOOPS):
-                names = {id_of(target) for target in taken_apart([loop.target])} - self._shared
-                yield from self._last_in(loop.body, names, [loop])
-        if not isinstance(self._home, ast.Module):
-            given = self._home.args
-            names = {one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)} - self._shared
-            yield from self._last_in(self._home.body, names, [])
+        for names, body in self._loops:
+            yield from self._last_in(body, names - self._shared, set(_own(body)))
+        yield from self._last_in(self._body, self._given - self._shared, None)
 
-    def _last_in(self, body: list[ast.stmt], names: set[str], around: list[ast.AST]) -> Iterator[ast.AST]:
+    def _last_in(self, body: list[ast.stmt], names: set[str], loop: set[ast.AST] | None) -> Iterator[ast.AST]:
         """Yield the assignments of names to themselves in a block, outside of further loops, that nothing reads."""
-        for node in _own(body, *_LOOPS, ast.While):
+        for node in _own(body, _LOOPS):
             name = _stored_anew(node)
-            if name in names and not any(self._reads(name, node, around)):
+            if name in names and not any(self._reads(name, _end(node), loop)):
                 yield node
 
-    def _reads(self, name: str, assignment: ast.AST, around: list[ast.AST]) -> Iterator[ast.AST]:
+    def _reads(self, name: str, end: tuple[int, int], loop: set[ast.AST] | None) -> Iterator[ast.AST]:
         """Yield what may read the value that an assignment gives a name: all that does not come before it for sure."""
-        inside = {part for loop in around for part in _own(loop.body)} if around else None  # type: ignore[attr-defined]
-        end = (assignment.end_lineno, assignment.end_col_offset)  # type: ignore[attr-defined]
-        elsewhere = {part for part in self._bound_anew(name) if inside is None or part not in inside}
+        inside = loop or set()
+        anew = {part for names, parts in self._bound if name in names for part in parts} - inside
         for part in self._own:
-            if _is_read(part, name) and part not in elsewhere:
-                before = (part.lineno, part.col_offset) < end  # type: ignore[attr-defined]
-                if not before or (inside is not None and part not in inside):
+            if _is_read(part, name) and part not in anew:
+                behind = (getattr(part, "lineno", 0), getattr(part, "col_offset", 0)) >= end
+                if behind or (loop is not None and part not in inside):
                     yield part
 
-    def _bound_anew(self, name: str) -> set[ast.AST]:
-        """Return what stands in loops and comprehensions that give a name values of their own."""
-        found: set[ast.AST] = set()
-        for node in self._own:
-            if isinstance(node, _LOOPS) and name in map(id_of, taken_apart([node.target])):
-                found.update(_own(node.body))
-            elif isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
-                targets = [each.target for each in node.generators]
-                if name in map(id_of, taken_apart(targets)):
-                    found.update(walk(node))
-        return found
+
+def _end(node: ast.AST) -> tuple[int, int]:
+    return getattr(node, "end_lineno", 0), getattr(node, "end_col_offset", 0)
 
 
-def _own(body: Iterable[ast.AST], *without: type[ast.AST]) -> Iterator[ast.AST]:
+def _own(body: Iterable[ast.AST], without: frozenset[type[ast.AST]] = frozenset()) -> Iterator[ast.AST]:
     """Yield what stands in some statements, but not what stands in functions, classes and nodes of other kinds."""
     waiting = [*body]
     while waiting:
         node = waiting.pop()
         yield node
-        if isinstance(node, _SCOPES):
+        if type(node) in _SCOPES:
             # Decorators, defaults and bases are worked out around it.
-            waiting += [part for part in children(node) if part not in _inside(node)]
-        elif not isinstance(node, without):
+            inner = _body_of(node)
+            waiting += [part for part in children(node) if part not in inner]
+        elif type(node) not in without:
             waiting += children(node)
 
 
-def _inside(scope: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef) -> list[ast.AST]:
-    return list(scope.body) if isinstance(scope.body, list) else [scope.body]
+def _body_of(scope: ast.AST) -> list[ast.AST]:
+    match scope:
+        case ast.Lambda(body=value):
+            return [value]
+    return list(getattr(scope, "body", []))
 
 
 def _stored_anew(node: ast.AST) -> str:

@@ -120,7 +120,7 @@ def store_name(
                 slot.at = machine.world.position.site(statement)
             slot.clock = machine.world.position.clock
         _named(machine, name, value, statement if target is None else target)
-        if isinstance(before, Tensor):
+        if type(before) is type(value) is Tensor:
             _renamed(machine, name, before, value, statement)
 
 
@@ -140,13 +140,12 @@ def _named(machine: Engine, name: str, value: Value, place: ast.AST) -> None:
         value.name = name
 
 
-def _renamed(machine: Engine, name: str, before: Tensor, value: Value, statement: ast.AST) -> None:
+def _renamed(machine: Engine, name: str, before: Tensor, value: Tensor, statement: ast.AST) -> None:
     """Note that a name of a parameter, or of its gradient, is given a new tensor that nothing reads."""
-    source = machine.world.position.frames[-1].module.source
-    if not isinstance(statement, ast.Assign) or not isinstance(value, Tensor) or source is None:
-        return
+    position = machine.world.position
+    source = position.frames[-1].module.source
     apart = value is not before and value.storage is not before.storage and not value.storage.perhaps
-    if apart and before.is_kept and statement in machine.world.position.notes.of(source.tree, unread):
+    if apart and source is not None and before.is_kept and statement in position.notes.of(source.tree, unread):
         machine.world.graph.without_effect(before, statement, "renamed", name)
 
 

@@ -63,7 +63,7 @@ class Position:
         source = self.frames[-1].module.source
         if source is None or source.cells is None:
             return False
-        return any(isinstance(one, ast.Expr) and one.value is node for one in source.tree.body)
+        return any(getattr(one, "value", None) is node for one in source.tree.body)
 
     def push(self, frame: Frame) -> None:
         self.frames.append(frame)
