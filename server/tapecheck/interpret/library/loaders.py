@@ -12,9 +12,10 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import DatasetState, LoaderState, PartState, SamplerState, kept, state_of
 from tapecheck.interpret.objects import lengths
-from tapecheck.interpret.objects.carry import has_graph
+from tapecheck.interpret.objects.carry import has_graph, tensors_in
 from tapecheck.interpret.objects.unknowns import derived
 from tapecheck.interpret.values import (
+    MORE,
     MORE_KEYWORDS,
     NO_MODEL,
     Args,
@@ -137,6 +138,7 @@ def loader(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     made.attrs["dataset"] = dataset
     made.attrs["batch_size"] = size = argument(args, kwargs, 1, "batch_size", 1)
     state.made = dict(made.attrs)
+    state.collate = argument(args, kwargs, 6, "collate_fn")
     indices, batches = argument(args, kwargs, 3, "sampler"), argument(args, kwargs, 4, "batch_sampler")
     if MORE_KEYWORDS not in kwargs:
         indices = dataset if indices is None else indices
@@ -336,15 +338,25 @@ def _batches(torch: Torch, owner: Instance, known: int | None, node: ast.AST) ->
 
 
 def _batch(torch: Torch, owner: Instance, node: ast.AST) -> Value:
-    dataset = _whole(kept(owner, LoaderState).dataset)
+    loaded = kept(owner, LoaderState)
+    dataset = _whole(loaded.dataset)
     if (given := state_of(dataset, DatasetState)) is not None:
         return _batch_of(torch, given, node)
     sample = _gotten(torch, dataset, node)
     if sample is not NO_MODEL:
-        return _collated(torch, sample, node)
+        return _put_together(torch, owner, sample, node)
     result = Unknown("batch")
     result.take_for_data()
     return result
+
+
+def _put_together(torch: Torch, owner: Instance, sample: Value, node: ast.AST) -> Value:
+    """Return a batch of samples: a loader that is told of no size gives them as they are."""
+    collate, single = kept(owner, LoaderState).collate, concrete(owner.attrs.get("batch_size")) is None
+    if collate is not None and tensors_in(sample, into_objects=False):
+        given = sample if single else torch.machine.new_list([sample], node, MORE)
+        return torch.machine.call(collate, [given], {}, node)
+    return sample if single else _collated(torch, sample, node)
 
 
 def _sample(torch: Torch, owner: Instance, node: ast.AST) -> Value:

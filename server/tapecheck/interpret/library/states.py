@@ -90,6 +90,7 @@ class LoaderState:
     iterated: bool = False
     shared: bool = False
     made: Kwargs = field(default_factory=dict)
+    collate: Value = None
 
 
 @dataclass(eq=False, slots=True)
