@@ -207,8 +207,32 @@ def test_who_has_a_graph_only_adds_to_gradients(name: str, code: str) -> None:
         assert code in wrong(text, looks), text
         found = told(text)
         # A leaf is reached from a graph, only by what nobody writes.
-        assert not any(found.values()) and found.keys() <= {code}, text
-        assert found or code == "TAPE404", text
+        assert found == {code: False}, text
+
+
+BETWEEN = {
+    "before the clearing": f"USE\n    {CLEAR}\n    {STEP}",
+    "before the step": f"{CLEAR}\n    USE\n    {STEP}",
+    "behind the step": f"{CLEAR}\n    {STEP}\n    USE",
+    "and clipped in vain": f"{STEP}\n    USE\n    nn.utils.clip_grad_norm_(model.parameters(), 1.0)",
+}
+"""Where something is handed over in a loop whose gradients are lost."""
+
+
+@pytest.mark.parametrize("place", BETWEEN)
+@pytest.mark.parametrize("name", (*GRAPHS, "a number", "the model"))
+def test_gradients_are_lost_wherever_a_graph_is_handed_over(name: str, place: str) -> None:
+    given, clipped = (APART | GRAPHS | OWNERS)[name], "clip" in place
+    for way in WAYS.values():
+        use = "kept.append(loss)\n    " + way.replace("GIVEN", given)
+        after = BETWEEN[place].replace("USE", use)
+        text = HEAD.format(before=CLEAR if clipped else "pass", out="model(x)", after=after, use="pass")
+        assert clipped or "TAPE404" in wrong(text, looks), text
+        if name in GRAPHS and place != "before the step":
+            # What is added is cleared with the rest.
+            assert clipped or "TAPE404" in wrong(text, acts), text
+        found = told(text)
+        assert found == ({} if name in OWNERS else {"TAPE404": False}), text
 
 
 @pytest.mark.parametrize("code", MISTAKES)

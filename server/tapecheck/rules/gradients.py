@@ -189,6 +189,12 @@ class Gradients:
         """Return whether all that happens to the gradient of a leaf happens to it on the tape."""
         return not self.unseen(leaf) and leaf not in self.handed
 
+    def only_added_to(self, leaf: int) -> bool:
+        """Return whether all that clears, sets, reads or steps the gradient of a leaf is on the tape: code that this
+        does not show has at most a loss, and adds to the gradient.
+        """
+        return self.given_since(leaf) == math.inf and leaf not in self.handed
+
     def unseen_since(self, leaf: int) -> float:
         """Return the position from which on code that the tape does not see may do anything to a leaf's gradient."""
         led_to = self.led_to(leaf)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, S
 from dataclasses import dataclass
 from typing import Literal
 
+from tapecheck.rules.certainty import rest_on
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.gradient_discarded.facts import GradientDiscardedFacts
 from tapecheck.rules.gradient_discarded.unstepped import Unstepped, unstepped
@@ -15,7 +16,7 @@ from tapecheck.rules.path import undisputed
 from tapecheck.rules.reading import LoopRun, Reading, Run, remembered
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import backward_form, called_from, headline, line, parameters_text
-from tapecheck.tape import Assumed, GradientRead, GradientSet, Site, Span, Step
+from tapecheck.tape import Assumed, Assumption, GradientRead, GradientSet, Site, Span, Step
 
 
 class GradientDiscarded(Rule):
@@ -31,10 +32,12 @@ class GradientDiscarded(Rule):
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
         # A way that clears nothing can show that the gradients are used, not that they are lost.
         readings = sorted(readings, key=lambda one: not one.cleared)
-        told = [self._finding(*found) for found in _lost_gradients(readings)]
+        told = [
+            _resting(self._finding(*found), found[1].reading, found[1].leaves) for found in _lost_gradients(readings)
+        ]
         told += [self._clipped(clip, _LATE) for clip in _clips_in_vain(readings, _around, (GradientRead, GradientSet))]
         told += [self._clipped(clip, _EARLY) for clip in _clips_in_vain(readings, _empty_at, (GradientRead,))]
-        return told + [self._unstepped(one) for one in unstepped(readings)]
+        return told + [_resting(self._unstepped(one), one.reading, one.leaves) for one in unstepped(readings)]
 
     def spares(self, finding: Finding, reading: Reading, event: Assumed, position: int) -> bool:
         return has_graphs_alone(reading, event)
@@ -102,11 +105,21 @@ class GradientDiscarded(Rule):
         labels = [
             Label(moment.at.span, said, role) for moment, (said, role) in zip(clip.around, words.labels, strict=True)
         ]
-        return Finding(
+        finding = Finding(
             self.code, self.name, self.severity, clip.at.span, words.headline, "clip between the backward and the step",
             (*labels, *called_from(clip.reading, clip.at, clip.at)),
             facts=GradientDiscardedFacts(parameters=(name_of(clip.reading, clip.leaf),)),
         )  # fmt: skip
+        return _resting(finding, clip.reading, (clip.leaf,))
+
+
+def _resting(finding: Finding, reading: Reading, leaves: Collection[int]) -> Finding:
+    """Return a finding, a possible one where hidden code was given what leads to some of its leaves."""
+    gradients = gradients_of(reading)
+    given = next(filter(None, map(gradients.led_to, sorted(leaves))), None)
+    if given is not None:
+        rest_on(finding, Assumption("effect", given[1].at.span, f"`{given[1].to}` leaves what it is given as it is"))
+    return finding
 
 
 def _lost_gradients(readings: Sequence[Reading]) -> list[tuple[_Story, _Lost]]:
@@ -222,7 +235,7 @@ def _around(gradients: Gradients, leaf: int, position: int) -> _Around:
     """Return the step before a position and the clearing after it, where there is nothing else between backward and
     backward; nothing where there is no gradient or no clearing, None where what is there at the position may be used.
     """
-    if not gradients.followed(leaf) or leaf not in gradients.steppable:
+    if not gradients.only_added_to(leaf) or leaf not in gradients.steppable:
         return None
     moments = gradients.moments(leaf)
     index = bisect_left(moments, position, key=lambda moment: moment.position)
@@ -402,9 +415,12 @@ def _steps_starved(reading: Reading, run: Run, lost: Mapping[int, Moment]) -> bo
 
 
 def _fate_of(reading: Reading, run: Run, leaf: int) -> tuple[_Fate | Literal["discarded"], Moment | None]:
-    """Return what becomes of the gradient of a leaf after a backward, with what clears it, if anything does."""
+    """Return what becomes of the gradient of a leaf after a backward, with what clears it, if anything does.
+
+    Code that has a loss alone may add to the gradient, which the same line then clears.
+    """
     gradients = gradients_of(reading)
-    if not gradients.followed(leaf):
+    if not gradients.only_added_to(leaf):
         return "unknown", None
     if leaf not in gradients.steppable:
         moments = list(gradients.after(leaf, run.position))

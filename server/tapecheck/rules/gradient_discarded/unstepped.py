@@ -55,7 +55,7 @@ def _lost(reading: Reading, run: Run) -> Unstepped | None:
         return None
     clips, clears = [], []
     for leaf in leaves:
-        if leaf not in gradients.steppable or not gradients.followed(leaf):
+        if leaf not in gradients.steppable or not gradients.only_added_to(leaf):
             return None
         moments = [*_until_cleared(gradients, leaf, run.position)]
         between = moments[:-1]
@@ -86,7 +86,7 @@ def _until_cleared(gradients: Gradients, leaf: int, position: int) -> Iterator[M
 def _is_used(gradients: Gradients, run: Run) -> bool:
     """Return whether a gradient of a backward is looked at otherwise, or goes to code that nobody can look into."""
     for leaf in run.executed:
-        if leaf in gradients.steppable and not gradients.followed(leaf):
+        if leaf in gradients.steppable and not gradients.only_added_to(leaf):
             return True
         moments = _until_cleared(gradients, leaf, run.position)
         if not all(one.kind == "cleared" or _only_clips(one) for one in moments):
