@@ -10,7 +10,7 @@ from typing import Literal
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Rewritten
-from tapecheck.interpret.library import replays, scalers, sharding, visible
+from tapecheck.interpret.library import own_backwards, replays, scalers, sharding, visible
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.objects.unknowns import made_since
 from tapecheck.interpret.state import World, cuts_of
@@ -138,13 +138,15 @@ class Autograd:
         """Nodes of custom Functions whose backward cuts the gradient ("may"), or is once_differentiable ("no")."""
         self._functions: set[int] = set()
         """Nodes of custom Functions."""
+        self._acting: dict[int, own_backwards.OwnBackward] = {}
+        """Those of them whose backward does more than compute gradients."""
         self._rewritten: list[tuple[int, int, int, Rewritten]] = []
         """Of nodes that were written again the first and the last, how far on they are, and what stands for what."""
 
     def left_behind(self) -> tuple[int, ...]:
         """Return how much there is that a call may leave with autograd besides nodes."""
         hooks = len(self.retained), len(self.hooked), len(self.module_hooks)
-        return *hooks, len(self.escaped), len(self.torch.nn.loose_hooks)
+        return *hooks, len(self.escaped), len(self.torch.nn.loose_hooks), len(self._acting)
 
     def written_again(self, first: int, last: int, shift: int, stands: Rewritten) -> None:
         """Note that the nodes from `first` to `last` are those that were built `shift` before them."""
@@ -369,13 +371,13 @@ class Autograd:
         fails = traversal.problem is not None and traversal.problem.certain == "yes"
         if fails:
             # So have the hooks been called of what was reached.
-            self._fire_hooks(traversal, node)
+            self._run_code(traversal, node)
         self._check(event, traversal, node)
         for root in roots:
             # It did not raise, so there is a graph.
             if may_carry(root):
                 root.surely_carries()
-        self._fire_hooks(traversal, node)
+        self._run_code(traversal, node)
 
     def _meets_code(self, traversal: Traversal) -> bool:
         """Whether the program's own code may change gradients in a backward: hooks, or a custom Function."""
@@ -649,6 +651,12 @@ class Autograd:
         if leaves:
             self.world.writer.emit(GradientsWithGraph(event.at, event.id, leaves))
 
+    def _run_code(self, traversal: Traversal, node: ast.AST) -> None:
+        """Run the program's own code that a backward runs: what custom Functions do, and hooks."""
+        for number in [number for number in traversal.executed if number in self._acting] if self._acting else ():
+            own_backwards.run(self.torch, self._acting[number], traversal.backward, node)
+        self._fire_hooks(traversal, node)
+
     def _fire_hooks(self, traversal: Traversal, node: ast.AST) -> None:
         for tensor, hook in list(self.hooked):
             if tensor.node in traversal.executed:
@@ -795,13 +803,20 @@ class Autograd:
         # What a Function keeps on ctx by attribute is never freed: only saved_tensors counts.
         exists = requires_any(carriers)
         built = world.graph.build(f"{cls.name}Backward", node, carriers, saved=saved, keeps=reads, exists=exists)
-        own = _differentiable_again(backward)
         if built.node is not None:
-            self._functions.add(built.node)
-        if own != "yes" and built.node is not None:
-            self._own_gradients[built.node] = own
+            own = own_backwards.OwnBackward(backward, context, tuple(saved_values), len(outputs))
+            self._note_function(built.node, own)
         made = [self._output(value, built, carriers[0], constant, dirty, node) for value in outputs]
         return as_given(made, result)
+
+    def _note_function(self, number: int, own: own_backwards.OwnBackward) -> None:
+        """Note that a node is that of a custom Function, and what its backward does."""
+        self._functions.add(number)
+        if own_backwards.acts(own.function):
+            self._acting[number] = own
+        again = _differentiable_again(own.function)
+        if again != "yes":
+            self._own_gradients[number] = again
 
     def _output(
         self, value: Value, built: Tensor, carrier: Value, constant: list[Value], dirty: list[Value], node: ast.AST
