@@ -7,15 +7,16 @@ import itertools
 import math
 from collections.abc import Callable, Iterable
 from collections.abc import Generator as PyGenerator
+from typing import cast
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.library import contexts, processes
+from tapecheck.interpret.library import contexts, processes, tables, visible
 from tapecheck.interpret.library.builtin import following, make_dict, make_range, unknown
 from tapecheck.interpret.objects import lengths, queues, records, syntax
 from tapecheck.interpret.objects.constants import computed
 from tapecheck.interpret.objects.methods import counter, nothing
-from tapecheck.interpret.objects.unknowns import derived, drawn, remembered, usually
+from tapecheck.interpret.objects.unknowns import default_of, derived, drawn, remembered, usually
 from tapecheck.interpret.state import cuts_of
 from tapecheck.interpret.values import (
     MORE,
@@ -52,6 +53,7 @@ from tapecheck.interpret.values import (
     known_numbers,
     known_slice,
     known_text,
+    path_of,
     plain,
     positional,
 )
@@ -89,6 +91,18 @@ def _at_exit(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     function, *given = args
     m.exits.append(lambda: m.call(function, given, kwargs, node))
     return function
+
+
+def _imported(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """`importlib.import_module` gives the module of a name; where options choose it that of their defaults."""
+    name, package = argument(args, kwargs, 0, "name"), known_text(argument(args, kwargs, 1, "package"))
+    text = known_text(name) or known_text(default_of(name))
+    if text is None or (text.startswith(".") and (package is None or text.startswith(".."))):
+        return NO_MODEL
+    if known_text(name) is None and not tables.keeps_default(m, name, cast(ast.expr, node)):
+        return NO_MODEL
+    module = m.import_module(f"{package}{text}" if text.startswith(".") else text, node, 0)
+    return NO_MODEL if path_of(module) and not visible.modelled(text) else module
 
 
 def _deque(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -536,7 +550,7 @@ def _set_attribute(machine: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -
 
 
 _STANDARD: dict[str, Callable[[Engine, Args, Kwargs, ast.AST], Value]] = {
-    **records.FUNCTIONS,
+    **records.FUNCTIONS, "importlib.import_module": _imported,
     "types.SimpleNamespace": _namespace, "argparse.Namespace": _namespace,
     "collections.deque": _deque, "collections.defaultdict": _defaultdict, "collections.OrderedDict": make_dict,
     "collections.Counter": counter, "weakref.ref": _weak, "weakref.proxy": lambda m, a, k, n: a[0],

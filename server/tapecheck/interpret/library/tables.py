@@ -60,6 +60,19 @@ def chosen(machine: Engine, index: Value, entries: Entries, node: ast.AST, *, by
     return _either(machine, index, entries)
 
 
+def keeps_default(machine: Engine, value: Value, node: ast.expr) -> bool:
+    """Return whether the options that a value is put together of have their defaults on this path, which the condition
+    says.
+    """
+    options = unknowns.options_of(value)
+    held = (
+        _holds(machine, _test(machine, one, default), _said(one, default, node), node, at)
+        for at, one in enumerate(options)
+        if is_constant(default := unknowns.default_of(one))
+    )
+    return 0 < len(options) < limits.CHOSEN and all(held)
+
+
 def taken_as_first(machine: Engine, index: Value, first: Value, node: ast.AST) -> bool:
     """Note that what an index chooses that nobody knows is taken for one of several values that are alike; return
     whether it is one that has a graph.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 
 from tapecheck.interpret import limits
@@ -23,10 +23,12 @@ from tapecheck.interpret.values import (
     Value,
     behaviour,
     bound_length,
+    concrete,
     is_constant,
     is_open,
     known_int,
     known_numbers,
+    only,
     settle_on,
 )
 from tapecheck.tape import NOTHING
@@ -143,10 +145,31 @@ def usually_computed(value: Unknown, op: str, left: Value, right: Value) -> None
     """Note what an operator makes of an option and a number where the option keeps its default."""
     if op not in _ARITHMETIC or not (has_default(left) or has_default(right)):
         return
+    if op == "Add":
+        usually_joined(value, (left, right))
     given = known_numbers([default_of(one, one) for one in (left, right)])
     if given is not None:
         with suppress(ArithmeticError):
             usually(value, _ARITHMETIC[op](*given))
+
+
+def options_of(value: Value) -> list[Unknown]:
+    """Return the options that a value is put together of."""
+    found: dict[int, Unknown] = {}
+    queue = only((value,), Unknown)
+    for one in queue:
+        parts = only((*one.origin.drawn, *one.origin.operands), Unknown)
+        queue += parts
+        if not parts and has_default(one):
+            found[id(one)] = one
+    return [*found.values()]
+
+
+def usually_joined(value: Unknown, parts: Sequence[Value]) -> None:
+    """Note what a text is that is put together out of some parts where the options among these keep their defaults."""
+    texts = [default_of(known, known) for known in map(concrete, parts)]
+    if any(map(has_default, parts)) and len(only(texts, str)) == len(texts):
+        usually(value, "".join(only(texts, str)))
 
 
 def counts_by_option(origins: Iterable[Unknown]) -> bool:

@@ -294,7 +294,7 @@ def binary(machine: Engine, op: ast.operator, left: Value, right: Value, node: a
 
 def _with_unknown(machine: Engine, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
     if str in (type(left), type(right)):
-        return Unknown.text()
+        return _text_of((left, right), (left, right) if type(op) is ast.Add else ())
     if type(op) is ast.Mod and isinstance(left, int) and isinstance(right, Unknown) and isinstance(node, ast.BinOp):
         unknowns.keep_default(machine.world, right, node.right)
         if right.concrete is not None:
@@ -478,12 +478,23 @@ def _lambda(machine: Engine, node: ast.Lambda, env: Env) -> Value:
 def _joined(machine: Engine, node: ast.JoinedStr, env: Env) -> Value:
     parts = [machine.eval(part, env) for part in node.values]
     texts = only(parts, str)
-    return "".join(texts) if len(texts) == len(parts) else drawn_from(Unknown.text(), parts)
+    if len(texts) == len(parts):
+        return "".join(texts)
+    return _text_of(parts, parts)
+
+
+def _text_of(parts: Sequence[Value], joined: Sequence[Value]) -> Value:
+    """Return a text that hangs on some parts, which is these `joined` where the options among them have defaults."""
+    made = Unknown.text()
+    unknowns.usually_joined(made, joined)
+    return drawn_from(made, parts)
 
 
 def _formatted(machine: Engine, node: ast.FormattedValue, env: Env) -> Value:
     value = machine.eval(node.value, env)
     spec = machine.eval(node.format_spec, env) if node.format_spec is not None else ""
+    if spec == "" and node.conversion < 0 and unknowns.has_default(concrete(value)):
+        return _text_of((value,), (value,))
     return drawn_from(constants.formatted(machine, value, spec, node.conversion, node), (value,))
 
 
