@@ -243,6 +243,7 @@ def _start(machine: Machine, node: FunctionNode, started: Value, *owners: Value)
     if function is None:
         return
     args = _arguments(machine, node, function, owners)
+    machine.world.graph.unsettle()
     result = machine.call(_in_its_mode(started, function), args, {MORE_KEYWORDS: Unknown(MORE_KEYWORDS)}, node)
     # The caller gets the result and still has what it passed in.
     passed = only(args, Unknown)

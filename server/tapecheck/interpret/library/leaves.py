@@ -87,6 +87,7 @@ def escape(
     if path.startswith((*LOOKING, *SCHEDULING)):
         return ()
     values = list(values)
+    world.graph.unsettle()
     for value in values:
         if (scaler := state_of(value, ScalerState)) is not None:
             # It may be switched off there.

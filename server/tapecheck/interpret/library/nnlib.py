@@ -388,6 +388,7 @@ class Modules:
         return result
 
     def _module_load_state_dict(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        self.world.graph.unsettle()
         sharding.given_away(self.torch, self._leaves_of(owner))
         if self._assigns(argument(args, kwargs, 2, "assign", False), node):
             self.renew_parameters(owner, node)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 from tapecheck.interpret import limits
-from tapecheck.interpret.library import precisions, replays, scalers, sharding, visible
+from tapecheck.interpret.library import numbers, precisions, replays, scalers, sharding, visible
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.given_back import given_back
 from tapecheck.interpret.objects import lengths, unknowns
@@ -138,7 +138,10 @@ def op(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Va
     """Run an op by its canonical name, and note what it does to a scaled gradient."""
     leaf = scalers.leaf_of(args[0]) if torch.world.modes.scaled and args else None
     if leaf is None:
-        return _op(torch, name, args, kwargs, node)
+        result = _op(torch, name, args, kwargs, node)
+        if name in numbers.OPS:
+            numbers.followed(torch, name, args, kwargs, result)
+        return result
     scalers.used(torch, leaf, name, args, node)
     of_gradient = _op(torch, name, args, kwargs, node)
     scalers.passed_on(leaf, name, of_gradient)
@@ -1102,6 +1105,7 @@ def comparison(torch: Torch, op: str, left: Value, right: Value, node: ast.AST) 
                 result.cuts = merge_cuts(torch.world.graph.cut("nondifferentiable", node, tensor), result.cuts)
     else:
         result.cuts = _constant_cuts(torch, "comparison", cuts_of(*tensors))
+        numbers.followed(torch, name or "", [left, right], {}, result)
     return result
 
 
@@ -1223,12 +1227,14 @@ def _may_be_an_array(index: Value) -> bool:
 
 
 def set_item(torch: Torch, owner: Tensor, index: Value, value: Value, node: ast.AST) -> None:
+    written = value
     if known_elements(value) is not None:
         value = torch.world.graph.data(cuts=cuts_of(*torch.tensors(value)))
     fact = torch.facts.op(_index_op("setitem", index)) or torch.facts.op("setitem")
     assert fact is not None
     narrowed = narrow(torch, fact, [owner, index, value], {})
     apply(torch, narrowed, bind(narrowed, [owner, index, value], {}), node, owner)
+    numbers.stored(torch, owner, index, written)
 
 
 def _index_op(name: str, index: Value) -> str:

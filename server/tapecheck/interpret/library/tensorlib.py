@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from tapecheck.interpret.library import precisions, replays, visible
+from tapecheck.interpret.library import numbers, precisions, replays, visible
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.leaves import escape
 from tapecheck.interpret.library.opaque import NO_GRAPH_ATTRIBUTES, OF_TENSORS
@@ -277,6 +277,10 @@ def _taken_out(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwarg
     how: CutKind = "numpy" if name == "numpy" else "item"
     if name == "numpy" and owner.graph == "yes":
         torch.fail(node, "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+    if owner.node is None and not owner.cuts and name in _AS_NUMBER:
+        number = numbers.of(torch, owner)
+        if number is not None:
+            return number
     result = Unknown.number(torch.world.graph.cut(how, node, owner, name=owner.name))
     result.take_for_data()
     if name in ("numpy", "__array__"):
@@ -286,8 +290,13 @@ def _taken_out(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwarg
     return result
 
 
+_AS_NUMBER = frozenset(("item", "__float__", "__int__"))
+
+
 def memory_taken(torch: Torch, owner: Tensor, node: ast.AST, name: str) -> None:
     """Note that the program has the memory of a tensor as something else: who has that can clear a gradient."""
+    owner.storage.forget()
+    owner.storage.shared = True
     if owner.gradient_of() is not None:
         escape(torch, (owner,), node, name)
 
@@ -309,6 +318,12 @@ def _requires_grad(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: K
 
 
 def _itself(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return owner
+
+
+def _shared(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    owner.storage.forget()
+    owner.storage.shared = True
     return owner
 
 
@@ -406,7 +421,7 @@ def _register_hook(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: K
 _METHODS: dict[str, Callable[[Torch, Tensor, str, Args, Kwargs, ast.AST], Value]] = {
     "backward": _backward, "detach_": _detached, "requires_grad_": _requires_grad,
     **dict.fromkeys(("item", "tolist", "numpy", "__float__", "__int__", "__array__"), _taken_out),
-    **dict.fromkeys(("cpu", "pin_memory", "share_memory_", "coalesce"), _itself),
+    **dict.fromkeys(("cpu", "pin_memory", "coalesce"), _itself), "share_memory_": _shared,
     "contiguous": (
         lambda torch, owner, name, a, k, n: torch.op("clone", [owner], {}, n) if lies_across(owner) else owner
     ),
@@ -543,6 +558,7 @@ def factory(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) 
     if (made_with := precisions.of_factory(torch, name, args, kwargs)) is not None:
         result.note(Mark.PRECISION, made_with)
     _note_device(torch, result, name, kwargs)
+    numbers.made(torch, result, name, args)
     if _wants_grad(world, kwargs, node):
         if cuts:
             result.cuts = world.graph.derived_cut("leaf", node, cuts, "")

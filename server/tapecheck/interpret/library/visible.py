@@ -95,6 +95,7 @@ def called(torch: Torch, name: str, args: Iterable[Value], node: ast.AST) -> Non
     anything = data = contents = False
     args = list(args)
     carry.hand_over(torch.machine, args)
+    torch.world.graph.unsettle()
     look_again(torch, node)
     for arg, written in zip(args, _written(node, len(args))):
         # Nobody else has what is written at the call, to put anything into it.

@@ -207,7 +207,10 @@ def no_sync(owner: Instance) -> Context:
 
 def collective(torch: Torch, path: str, args: Args, node: ast.AST) -> None:
     """Note a call of torch.distributed that may make gradients the same in all processes."""
-    if path.startswith(("torch.distributed.", "horovod.", "xm.")) and any(name in path for name in _COLLECTIVES):
+    if not path.startswith(("torch.distributed.", "horovod.", "xm.")):
+        return
+    torch.world.graph.unsettle()
+    if any(name in path for name in _COLLECTIVES):
         given = only_tensors(torch.tensors(tuple(args)))
         torch.world.writer.emit(GradientsReduced(torch.world.position.site(node), tuple(_leaves(torch.world, given))))
 

@@ -123,6 +123,7 @@ def _accelerated(machine: Engine) -> Iterator[None]:
 
 def _asked_here(machine: Engine, expression: ast.expr, value: Value) -> bool:
     """Return whether a value is known only since this very condition was answered: in an earlier iteration."""
+    value = asked(machine, value)
     if not isinstance(value, Unknown):
         return False
     span, answering = machine.world.position.span(expression), machine.world.choices.answering
@@ -366,6 +367,11 @@ def known_truth(machine: Engine, value: Value) -> bool | None:
 def asked(machine: Engine, value: Value) -> Value:
     """Return what a test of a value asks: of a container that may be empty, how many elements it has."""
     value = unknowns.setting(machine, value)
+    if type(value) is Tensor:
+        number = machine.world.graph.asked(value)
+        if machine.reads is not None and value.storage.known:
+            machine.reads.append((value.storage.known, "number", number))
+        return number
     if isinstance(value, Container) and value.known_truth(machine) is None:
         return value.size(machine, ast.Pass())
     return value

@@ -66,10 +66,35 @@ class GraphBuilder:
         """The memory of data that code which is not visible was given: it may have let that require grad."""
         self.lent: list[int] = []
         """The memory of data that such code was called with, as a model is: it seldom does."""
+        self.numbered: list[Storage] = []
+        """The memory of which it is known what number each element is, or was asked."""
         self.stepped = False
         """Whether an optimizer has stepped since the last backward."""
         self.clipped_late = False
         """Whether the program has limited gradients after their step."""
+
+    def holds(self, storage: Storage, number: Value) -> None:
+        """Note what each element of some memory is from now on, as long as nothing changes it; None: nobody knows."""
+        if number is not None and not storage.shared and not storage.perhaps:
+            storage.known = {} if storage.known is None else storage.known
+            storage.known["number"] = number
+            self.numbered.append(storage)
+
+    def asked(self, value: Tensor) -> Value:
+        """Return what a test of a tensor asks: a number that it holds."""
+        storage = value.storage
+        if not storage.known:
+            asked = Unknown.plain("number")
+            if value.base is not None or storage.perhaps or storage.shared:
+                return asked
+            self.holds(storage, asked)
+        return storage.known["number"] if storage.known else None
+
+    def unsettle(self) -> None:
+        """Note that code which is not visible may have changed what any memory holds."""
+        for storage in self.numbered:
+            storage.forget()
+        self.numbered.clear()
 
     def hand_over(self, value: Tensor | Unknown, *, to: list[int] | None = None) -> None:
         """Note that code which is not visible has a value, or was called with it: it may let data require grad."""
@@ -268,6 +293,8 @@ class GraphBuilder:
     ) -> InPlace:
         """Note an in-place change of a tensor; `written` are values that go into it past autograd."""
         storage = self.storage_of(value)
+        for changed in (storage, *storage.perhaps):
+            changed.forget()
         tensor = value if isinstance(value, Tensor) else None
         if tensor is not None and tensor.extra is not None:
             self._set_gradient(tensor, at, how)

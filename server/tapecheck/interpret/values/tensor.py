@@ -29,12 +29,29 @@ class Storage:
     history. `perhaps` are the storages that may be the same memory: nobody knows whether what has them is a copy.
     """
 
-    __slots__ = ("id", "perhaps", "views")
+    __slots__ = ("id", "known", "perhaps", "shared", "views")
 
     def __init__(self, number: int) -> None:
         self.id = number
+        self.known: dict[str, Value] | None = None
+        """What each element of it is, as "number": a constant, or an unknown that has the answers to questions; the
+        same mapping for good, since what a call has read of it is looked up there."""
+        self.shared = False
+        """Whether what is no tensor, or another process, may change it."""
         self.views: list[weakref.ref[Tensor]] | None = None
         self.perhaps: tuple[Storage, ...] = ()
+
+    def forget(self) -> None:
+        """Note that nobody knows any more what it holds."""
+        if self.known is not None:
+            self.known.clear()
+
+    def number(self) -> int | None:
+        """Return the number that each element of it is; None where nobody knows."""
+        match self.known:
+            case {"number": int() as number}:
+                return number
+        return None
 
     def may_be(self, other: Storage) -> None:
         """Note that it may be the memory of another one."""

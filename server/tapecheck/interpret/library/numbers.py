@@ -1,0 +1,99 @@
+"""What a tensor without a graph holds, 0 or 1, which is the same in every type.
+
+That are flags, such as `register_buffer("initialized", torch.tensor(0))`. It is known from where one is made, filled or
+copied, until anything else changes the memory, or code that is not visible may have. Of what nobody knows, the same
+question has the same answer as long.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+
+from tapecheck.interpret.library.contract import Torch
+from tapecheck.interpret.values import Args, Kwargs, List, Mark, Tensor, Value, concrete
+
+_COMPARED: dict[str, Callable[[int, int], bool]] = {
+    "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
+}  # fmt: skip
+_Number = int | None
+_SAME = frozenset(("clone", "detach", "contiguous"))
+_TRUTHS = {"any": 0, "all": 1}
+"""What is so of all elements is so of none as well: a tensor may be empty."""
+_WRITES = frozenset(("fill_", "zero_", "copy_"))
+OPS = frozenset((*_WRITES, *_COMPARED, *_SAME, *_TRUTHS, "logical_not"))
+"""The ops that say which number their result holds, or the tensor that they change."""
+
+
+def made(torch: Torch, result: Tensor, name: str, args: Args) -> None:
+    """Note the number that each element of a new tensor has: torch.tensor(0), torch.zeros(1)."""
+    match name:
+        case "zeros" | "new_zeros":
+            number: _Number = 0
+        case "ones" | "new_ones":
+            number = 1
+        case "full" | "new_full":
+            number = _number(torch, args[1]) if len(args) > 1 else None
+        case "tensor" | "as_tensor" | "new_tensor":
+            number = _number(torch, args[0]) if args else None
+        case _:
+            return
+    torch.world.graph.holds(result.storage, number)
+
+
+def followed(torch: Torch, name: str, args: Args, kwargs: Kwargs, result: Value) -> None:
+    """Note what an op makes of the number that a tensor holds; what it changes has been forgotten."""
+    if kwargs or not args or type(result) is not Tensor:
+        return
+    numbers, graph = [_number(torch, arg) for arg in args], torch.world.graph
+    if name in _WRITES:
+        number = 0 if name == "zero_" else numbers[-1] if len(numbers) > 1 else None
+        for written in (result, result.noted_tensor(Mark.DATA_OF) or result):
+            graph.holds(written.storage, number)
+    elif result.node is None and result is not args[0]:
+        graph.holds(result.storage, _computed(name, args, numbers))
+
+
+def _computed(name: str, args: Args, numbers: Sequence[_Number]) -> _Number:
+    """Return what an op computes of some numbers."""
+    number = numbers[0]
+    if number is None:
+        return None
+    if name in _COMPARED:
+        other = numbers[1] if len(numbers) > 1 else None
+        return None if other is None else _COMPARED[name](number, other)
+    if name == "logical_not":
+        return not number
+    sure = name in _SAME or number == _TRUTHS[name] or _is_one(args[0])
+    return number if sure and len(args) == 1 else None
+
+
+def stored(torch: Torch, owner: Tensor, index: Value, value: Value) -> None:
+    """Note the number that all of a tensor is set to: `flag[...] = 1`, or the only element."""
+    index = concrete(index)
+    if index is Ellipsis or (index == 0 and type(index) is int and owner.length == 1):
+        torch.world.graph.holds(owner.storage, _number(torch, value))
+
+
+def _is_one(value: Value) -> bool:
+    return type(value) is Tensor and (value.rank == 0 or value.length == 1)
+
+
+def of(torch: Torch, tensor: Tensor) -> _Number:
+    """Return the number that each element of a tensor is, None where nobody knows; a call that asks rests on it."""
+    storage, reads = (tensor.noted_tensor(Mark.DATA_OF) or tensor).storage, torch.machine.reads
+    number = storage.number()
+    if reads is not None:
+        storage.known = {} if storage.known is None else storage.known
+        reads.append((storage.known, "number", storage.known.get("number")))
+    return number
+
+
+def _number(torch: Torch, value: Value) -> _Number:
+    """Return the number that a value is, or that each element of a tensor or of a list of one is; None of any other."""
+    value = concrete(value)
+    if type(value) is Tensor:
+        return of(torch, value)
+    if type(value) is List and len(value.items) == 1:
+        value = concrete(value.items[0])
+    return int(value) if type(value) in (bool, int, float) and value in (0, 1) else None  # type: ignore[arg-type]
