@@ -823,23 +823,57 @@ def test_a_graph_that_something_asks_for_is_not_needless(built: str, use: str) -
     assert "TAPE302" in [one.code for one in check(from_text(plain, "train.py")).findings]
 
 
+HOOKS = ["{0}.register_hook(print)", "{0}.retain_grad()", "handle = {0}.register_hook(print)"]
+GUARDS = {
+    "alone": "if {0}.requires_grad: {hook}",
+    "with a flag": "if name and {0}.requires_grad: {hook}",
+    "twice": "if {0}.requires_grad and {0}.requires_grad: {hook}; {0}.retain_grad()",
+}
+OTHERWISE = {
+    "says it": "if {0}.requires_grad: {hook}; print('hooked')",
+    "says what is not": "if {0}.requires_grad: {hook}\n{indent}else: print('no graph')",
+    "the other way round": "if not {0}.requires_grad: print('no graph')",
+    "kept": "asked = {0}.requires_grad\n{indent}if asked: {hook}\n{indent}print(asked)",
+    "not asked": "{hook}",
+    "one of two": "if name or {0}.requires_grad: {hook}",
+    "another is hooked": "other = {0} * 1\n{indent}if {0}.requires_grad: other.register_hook(print); print(1)",
+}
+
+
+@pytest.mark.parametrize("built", [SINGLE, LOOPED])
+@pytest.mark.parametrize("hook", HOOKS)
+@pytest.mark.parametrize("guard", [*GUARDS, *OTHERWISE])
+def test_a_hook_where_there_is_a_graph_makes_that_no_use(guard: str, hook: str, built: str) -> None:
+    indent = built.rpartition("\n")[2].replace("{use}", "")
+    written = {**GUARDS, **OTHERWISE}[guard].format("out", hook=hook.format("out"), indent=indent)
+    inside = built.format(use=written)
+    findings = check(from_text(ASKED.format(before="", inside=inside), "train.py")).findings
+    assert ("TAPE302" in [one.code for one in findings]) == (guard in GUARDS)
+    # torch goes on alike without the graph where that is of no use.
+    off = inside.replace("        out =", "        with torch.no_grad():\n            out =", 1)
+    off = off if built == LOOPED else inside.replace("    out =", "    with torch.no_grad():\n        out =", 1)
+    assert (_ran(inside) == _ran(off)) == (guard in GUARDS)
+
+
+def _ran(inside: str, use: str = "") -> str:
+    """Return what a program prints under torch, without its numbers."""
+    left: list[Callable[[], None]] = []
+    program = ASKED.format(before=BEFORE.get(use, ""), inside=inside).replace("atexit.register", "register")
+    names = {"register": lambda function, *given: left.append(partial(function, *given)) or function}
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        try:
+            exec(compile(program, "train.py", "exec"), names)
+            for function in left:
+                function()
+        except (AssertionError, RuntimeError) as error:
+            print(repr(error))
+    return re.sub(r"0x\w+|-?\d+\.\d+", "", out.getvalue())
+
+
 @pytest.mark.parametrize("use", USES)
 def test_torch_goes_on_otherwise_without_the_graph(use: str) -> None:
-    def ran(inside: str) -> str:
-        left: list[Callable[[], None]] = []
-        program = ASKED.format(before=BEFORE.get(use, ""), inside=inside).replace("atexit.register", "register")
-        names = {"register": lambda function, *given: left.append(partial(function, *given)) or function}
-        with contextlib.redirect_stdout(io.StringIO()) as out:
-            try:
-                exec(compile(program, "train.py", "exec"), names)
-                for function in left:
-                    function()
-            except (AssertionError, RuntimeError) as error:
-                print(repr(error))
-        return re.sub(r"0x\w+|-?\d+\.\d+", "", out.getvalue())
-
     inside = SINGLE.format(use=USES[use])
-    assert ran(inside) != ran(inside.replace("    out =", "    with torch.no_grad():\n        out ="))
+    assert _ran(inside, use) != _ran(inside.replace("    out =", "    with torch.no_grad():\n        out ="), use)
 
 
 def test_what_a_forward_leaves_in_its_module_is_not_kept_for_a_loss() -> None:

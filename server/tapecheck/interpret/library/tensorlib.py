@@ -11,7 +11,7 @@ from tapecheck.interpret.library.leaves import escape
 from tapecheck.interpret.library.opaque import NO_GRAPH_ATTRIBUTES, OF_TENSORS
 from tapecheck.interpret.library.operations import fail, lies_across, written_through
 from tapecheck.interpret.library.states import DistributionState, kept
-from tapecheck.interpret.objects import lengths
+from tapecheck.interpret.objects import lengths, syntax
 from tapecheck.interpret.objects.syntax import text_of
 from tapecheck.interpret.objects.unknowns import drawn
 from tapecheck.interpret.state import World, cuts_of, merge_cuts
@@ -111,8 +111,14 @@ def _grad_fn(torch: Torch, owner: Tensor, node: ast.AST) -> Value:
 
 def _ask(torch: Torch, owner: Tensor, node: ast.AST) -> None:
     """Note that what the program does next hangs on a value having a graph: without one it goes on otherwise."""
-    if owner.node is not None and not owner.is_leaf:
+    if owner.node is not None and not owner.is_leaf and not _hooks_where_recorded(torch, node):
         torch.world.writer.emit(GraphRead(torch.world.position.site(node), owner.node, asked=True))
+
+
+def _hooks_where_recorded(torch: Torch, node: ast.AST) -> bool:
+    """Return whether a tensor is hooked where it requires grad, and is asked for nothing else."""
+    source = torch.world.position.frames[-1].module.source
+    return source is not None and id(node) in source.notes.of(source.tree, syntax.hooks_where_recorded)
 
 
 def _shape_of(torch: Torch, owner: Tensor, node: ast.AST) -> Value:

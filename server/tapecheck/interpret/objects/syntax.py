@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from tapecheck.interpret.engine import Engine
-from tapecheck.source.nodes import attr_of, children, id_of, negated, of_kind, stored_to, walk
+from tapecheck.source.nodes import attr_of, children, id_of, method_called, negated, of_kind, stored_to, walk
 from tapecheck.source.notes import placeless
 
 NUMERIC = frozenset(("jax", "jnp", "json", "math", "np", "numpy", "os", "random", "time"))
@@ -448,3 +448,28 @@ def _only_leaves(block: list[ast.stmt]) -> bool:
         case [ast.Break() | ast.Return(value=None)]:
             return True
     return False
+
+
+_HOOKING = frozenset(("register_hook", "register_post_accumulate_grad_hook", "retain_grad"))
+"""What is called for the sake of a backward, and raises for a tensor that requires no grad."""
+
+
+def hooks_where_recorded(tree: ast.AST) -> frozenset[int]:
+    """Return, by id, where a tensor is asked whether it requires grad for nothing but to hook it then: the question and
+    the calls. Without its graph such code goes on as it does with it.
+    """
+    found: set[int] = set()
+    for guard in of_kind(tree, ast.If):
+        # Of an `or` one that was asked of nothing may be hooked as well.
+        tests = [guard.test, *getattr(guard.test, "values", ())] if " or " not in text_of(guard.test) else []
+        asked = [part for part in tests if attr_of(part) == "requires_grad"]
+        calls = [getattr(statement, "value", statement) for statement in guard.body]
+        hooks = all(method_called(call) in _HOOKING for call in calls)
+        if asked and hooks and not guard.orelse and {*map(_asked_of, calls)} <= {*map(_asked_of, asked)}:
+            found.update(map(id, (*asked, *calls)))
+    return frozenset(found)
+
+
+def _asked_of(node: ast.AST) -> str:
+    """Return what an attribute or a method is asked of, as it is written."""
+    return text_of(getattr(getattr(node, "func", node), "value", node))
