@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tapecheck.record.reduced import differing, drifted, place_of
+from tapecheck.record.story import BLIND
 from tapecheck.rules.finding import Evidence, Finding
 from tapecheck.rules.gradient_not_reduced.rule import GradientNotReduced
 from tapecheck.tape import End, Event, Measure, Root, Site, Span, Tape
@@ -16,10 +17,11 @@ _OPEN = "the process died before it could close its tape"
 _ORDER = ("confirmed", "found-by-run", "refuted", "not-reached")
 
 
-def merge(tapes: dict[int, Tape]) -> Tape:
+def merge(tapes: dict[int, Tape], ended: Sequence[int] = ()) -> Tape:
     """Return one tape of all ranks, one after the other; numbers of a rank's nodes, loops, ... never meet another's.
 
     Each part begins with a measure named "rank" and ends with how that rank ended; how the worst ended comes last.
+    `ended` are the ranks in the order in which their processes ended, as far as that is known.
     """
     if len(tapes) == 1:
         return next(iter(tapes.values()))
@@ -32,22 +34,30 @@ def merge(tapes: dict[int, Tape]) -> Tape:
         end = last if isinstance(last, End) else End("stopped", _OPEN)
         merged.events.append(end)
         ends.append((rank, end))
-    rank, end = worst(ends)
+    rank, end = worst(ends, ended)
     merged.events.append(End(end.how, f"rank {rank}: {end.detail}" if end.detail else ""))
     return merged
 
 
-def worst(ends: Sequence[tuple[int, End]]) -> tuple[int, End]:
-    """Return the end that says most of what happened: an exception, then a stop, then an exit code."""
+def worst(ends: Sequence[tuple[int, End]], ended: Sequence[int] = ()) -> tuple[int, End]:
+    """Return the end that says most of what happened: an exception, a limit, then what ended first of itself.
 
-    def weight(item: tuple[int, End]) -> int:
-        end = item[1]
+    A launcher ends the other ranks once one has ended other than well, and those that wait for it fail: neither is a
+    cause.
+    """
+
+    def weight(item: tuple[int, End]) -> tuple[int, int, int]:
+        rank, end = item
+        place = ended.index(rank) if rank in ended else len(ended)
         if end.how == "raised":
-            return 1 if _lost(end.detail) else 0
+            return (3 if _lost(end.detail) else 0), place, 0
         # A rank that reaches a limit ends the others, which may have had no time to say so.
-        if end.how == "stopped":
-            return 3 if end.detail == _OPEN else 2
-        return 4 if end.detail else 5
+        if end.how == "stopped" and end.detail != _OPEN:
+            return (4 if end.detail.startswith(BLIND) else 1), place, 0
+        if end.how == "stopped" or end.detail:
+            # Without an order the one that could say how it ended was not ended by another.
+            return 2, place, int(end.detail == _OPEN)
+        return 5, place, 0
 
     return min(ends, key=weight, default=(0, End("stopped")))
 

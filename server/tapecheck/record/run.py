@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, BinaryIO, Literal, TextIO, Union
 
+from tapecheck.record.exits import Exits
 from tapecheck.record.program import own_of
 from tapecheck.record.ranks import merge
 from tapecheck.record.scratch import Scratch
@@ -303,8 +304,10 @@ def _launched(
         own = ["--tape", str(tape), "--rank", "1", *notes, *([] if alive is None else ["--alive", str(alive)])]
         process = _start(request, [*_launcher(request), str(PROBE), *own, *options], None)
         follower = _Follower(process, Path(f"{tape}.rank0"), began, on_event)
+        exits = Exits(tape)
         try:
-            stopped = follower.wait(request, cancelled, signalled, lambda: _one_stopped(tape))
+            with exits.followed():
+                stopped = follower.wait(request, cancelled, signalled, lambda: _one_stopped(tape))
         finally:
             _kill(process, tape)
             follower.close()
@@ -314,7 +317,7 @@ def _launched(
             tapes[0] = _read(request, process.returncode, tape, follower, stopped)
         unrecorded = _forked(folder)
         _say_forked(tapes, unrecorded)
-        result = _result(request, process, tapes, follower, stopped, time.monotonic() - began)
+        result = _result(request, process, tapes, follower, stopped, time.monotonic() - began, exits.order)
         if request.tape is not None:
             _keep(result.tape, kept)
         result.unrecorded = unrecorded
@@ -800,9 +803,10 @@ def _result(
     follower: _Follower,
     stopped: _Stopped,
     seconds: float,
+    order: Sequence[int] = (),
 ) -> RunResult:
     code = process.returncode
-    tape = merge({rank: _uncaught_once(one) for rank, one in tapes.items()})
+    tape = merge({rank: _uncaught_once(one) for rank, one in tapes.items()}, order)
     end = tape.events[-1] if tape.events and isinstance(tape.events[-1], End) else None
     killed = -code if code < 0 and not stopped and os.name != "nt" else None
     lost = end is None or _tape_ended(end)
