@@ -47,6 +47,13 @@ USED = {
     "optimizer": "torch.optim.SGD([w], lr=0.1)",
     "differentiable": "torch.optim.SGD([w], lr=0.1, differentiable=True)",
     "optimizer of several": "torch.optim.Adam([{'params': [w]}, {'params': nn.Linear(2, 2).parameters()}])",
+    "named": "g = w.grad\ng.norm()",
+    "named apart": "g = w.grad\nif w.sum() > -100:\n    w.detach().sub_(0.1 * g / g.norm())",
+    "named in a function": "def step(t):\n    g = t.grad\n    return t.detach() - 0.1 * g\nstep(w)",
+    "named further out": "g = w.grad\ndef step():\n    return g * 2\nstep()",
+    "named and asked": "g = w.grad\nif g is not None:\n    g.norm()",
+    "named and made": "g = w.grad\ng = torch.zeros(3)\ng.norm()",
+    "named and caught": "g = w.grad\ntry:\n    g.norm()\nexcept AttributeError:\n    pass",
     "mine": "g = w.grad\ng = torch.zeros(3) if g is None else g\ng.norm()",
 }
 

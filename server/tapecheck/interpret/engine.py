@@ -179,6 +179,9 @@ class Library(Protocol):
     def calls_kept(self, owner: Instance, name: str, node: ast.AST) -> None:
         """Note that what an object was given to keep is called: a function that knows nothing of the object."""
 
+    def bound_to_none(self, env: Env, name: str, statement: ast.AST) -> None:
+        """Note that a statement has bound a variable to None, which may be that of an absent gradient."""
+
     def stored(self, owner: Value, value: Value, node: ast.AST) -> None:
         """Note that an attribute or item of an object is set, as far as a model has to know: what is stored on a name
         that is not visible, its code may use at any time.

@@ -19,6 +19,7 @@ from tapecheck.interpret.values import (
     BaseValue,
     Class,
     Dict,
+    Env,
     Function,
     Generator,
     Instance,
@@ -133,6 +134,8 @@ class Autograd:
         """Leaves that unknown code has got."""
         self._absent: dict[ast.AST, Tensor] = {}
         """Reads of a gradient that were last of a tensor which is not a leaf, so that it was None."""
+        self._absent_names: dict[tuple[Env, str], Tensor] = {}
+        """Variables that hold the None of such a read."""
         self._gradient_graph: dict[int, _Known] = {}
         self._own_gradients: dict[int, Fact] = {}
         """Nodes of custom Functions whose backward cuts the gradient ("may"), or is once_differentiable ("no")."""
@@ -693,10 +696,26 @@ class Autograd:
         """Whether a tensor surely requires no grad, and nobody else can have changed that."""
         return tensor.requires_none and self.world.graph.keeps(tensor)
 
+    def bound(self, env: Env, name: str, statement: ast.AST) -> None:
+        """Note that a variable holds None from here on: of a gradient that is absent, it may be."""
+        tensor = self._absent.get(statement.value) if type(statement) is ast.Assign else None
+        if tensor is not None:
+            self._absent_names[env, name] = tensor
+        else:
+            self._absent_names.pop((env, name), None)
+
+    def _absent_from(self, operand: ast.AST) -> Tensor | None:
+        """Return the tensor whose absent gradient an operand is."""
+        if type(operand) is not ast.Name:
+            return self._absent.get(operand)
+        env = self.machine.envs[-1].scope_of(operand.id)
+        missing = env is not None and env.vars[operand.id] is None
+        return self._absent_names.get((env, operand.id)) if env is not None and missing else None
+
     def lost(self, kind: str, node: ast.AST) -> None:
         """End the way where Python raises since an operand is the `.grad` of a non-leaf tensor, which is None."""
         operands = ast.iter_child_nodes(node) if isinstance(node, _COMPUTES) else ()
-        tensor = next(filter(None, map(self._absent.get, operands)), None)
+        tensor = next(filter(None, map(self._absent_from, operands)), None)
         if tensor is not None and tensor.node is not None:
             self.torch.fail(node, "the gradient of a non-leaf tensor is None", kind=kind, of=tensor.node)
         elif tensor is not None and tensor.name:

@@ -111,6 +111,8 @@ def store_name(
             touched(machine, home)
     before = home.vars.get(name)
     home.vars[name] = value
+    if value is None:
+        machine.library.bound_to_none(home, name, statement)
     if type(value) not in INERT and can_hold(value):
         slot = home.slots.get(name)
         if slot is None:
