@@ -488,3 +488,23 @@ def test_what_a_script_does_in_the_files_that_it_imports_is_confirmed(project: P
     assert "was built on carrying.py:11 in iteration 1" in row["evidence"]["detail"]
     assert "`self.state`" in row["message"]
     assert "carrying.py" in str(row["fix"]), "its fix is that of the check which has found it"
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+@pytest.mark.parametrize("last", ["", "loss 0.3", "loss 0.3\n", "\n", "a\nb"])
+def test_what_is_said_begins_on_a_line_of_its_own(tmp_path: Path, stream: str, last: str) -> None:
+    (tmp_path / "train.py").write_text(f"import sys\n{TRAINED}sys.{stream}.write({last!r})\nraise SystemExit\n")
+    done = run(tmp_path, "train.py")
+    written = getattr(done, stream)
+    ended = last if not last or last.endswith("\n") else last + "\n"
+    assert written.startswith(ended + ("tapecheck: the script ran" if stream == "stderr" else "No problems found"))
+    kept = run(tmp_path, "-o", "report", "train.py")
+    # The report lies elsewhere: this is the program's alone.
+    assert stream == "stderr" or kept.stdout == last
+
+
+def test_where_the_report_goes_to_a_file_standard_output_is_the_program_s(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(f"{TRAINED}print('through')\nraise ValueError\n")
+    done = run(tmp_path, "-o", "report", "train.py")
+    assert (done.returncode, done.stdout) == (3, "through\n")
+    assert f"tapecheck: {CUT}" in done.stderr

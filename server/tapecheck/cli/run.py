@@ -13,9 +13,10 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TextIO
 
 from tapecheck.check import split_suppressed
 from tapecheck.cli.across import Mender
@@ -101,11 +102,14 @@ def run_script(options: argparse.Namespace) -> int:
     checked = program.checked
     aside = options.output_format not in FOR_PEOPLE
     told = PassedOn()
+    unfinished: dict[TextIO, bool] = {}
 
     def pass_on(event: Output | Progress) -> None:
         if isinstance(event, Output):
+            stream = sys.stderr if aside or event.stream == "stderr" else sys.stdout
+            unfinished[stream] = not event.text.endswith("\n")
             try:
-                write(event.text, sys.stderr if aside or event.stream == "stderr" else sys.stdout)
+                write(event.text, stream)
             except (UsageError, BrokenPipeError):
                 # A terminal that was closed is no reason to end the program before its handler has run.
                 if not interrupted.number:
@@ -115,6 +119,7 @@ def run_script(options: argparse.Namespace) -> int:
 
     with _interruptible() as interrupted:
         result = _run(program.request, pass_on, interrupted)
+        _end_lines(unfinished, options)
         _say_how_it_ended(result, program.request)
         _with_evidence(program, result)
         if without := untrained(result.tape, _told_parameters(checked)):
@@ -136,6 +141,14 @@ def run_script(options: argparse.Namespace) -> int:
     return CUT_SHORT if status == NOTHING_FOUND and cut_short and not options.exit_zero else status
 
 
+def _end_lines(unfinished: Mapping[TextIO, bool], options: argparse.Namespace) -> None:
+    """End the line that a program left unfinished on a stream on which something is said of it now."""
+    for stream, goes_on in unfinished.items():
+        if goes_on and (stream is sys.stderr or options.output_file is None):
+            with contextlib.suppress(UsageError, BrokenPipeError):
+                write("\n", stream)
+
+
 def _told_parameters(checked: Checked) -> set[str]:
     """Return the names of the parameters that the evidence of findings tells of."""
     evidence = (finding.evidence for finding in checked.findings if finding.evidence is not None)
@@ -151,7 +164,11 @@ def _show(checked: Checked, page: html.Run, options: argparse.Namespace, cut_sho
             shown = _without_refuted(checked) if options.output_format in _FOR_SERVICES else checked
             write_report([shown], Sources(), options, evidence=True, run=True)
             if cut_short and options.output_format in FOR_PEOPLE:
-                write(f"{cut_short}\n")
+                if options.output_file is None:
+                    write(f"{cut_short}\n")
+                else:
+                    # Standard output is the program's alone then.
+                    say(cut_short)
         elif options.output_file is not None:
             _write_page(options.output_file, page)
         else:
