@@ -42,6 +42,7 @@ from tapecheck.rules.scaled_gradient_read.rule import ScaledGradientRead
 from tapecheck.rules.stale_gradient.facts import beside
 from tapecheck.rules.stale_gradient.rule import StaleGradient
 from tapecheck.rules.untrained_parameter.rule import UntrainedParameter
+from tapecheck.rules.update_without_effect.rule import UpdateWithoutEffect
 from tapecheck.rules.words import line
 from tapecheck.tape import Span, Tape
 from tapecheck.tape.ranks import parts
@@ -56,7 +57,11 @@ _NEVER = (
 
 _UNSEEN = "another trace function (a debugger, a coverage tool) took the recorder's place: some lines ran unseen"
 _ONE_PROCESS = "one process was recorded: whether the gradients of several differ is seen with `--ranks 2`"
-_NO_DEVICE = "the run used no CUDA device: CUDA graphs run on nothing else"
+_NOT_MEASURED = {
+    OverwrittenOutput.code: "the run used no CUDA device: CUDA graphs run on nothing else",
+    UpdateWithoutEffect.code: "the line ran: that it leaves tensors as they are, a run does not measure",
+}
+"""Why a run says nothing more about findings of some rules, by their codes."""
 
 
 def lines_of(findings: Iterable[Finding]) -> set[tuple[str, int]]:
@@ -132,8 +137,8 @@ def _judged(story: Story, finding: Finding, alone: bool) -> Finding:
         return dataclasses.replace(finding, evidence=evidence)
     if alone and finding.code == GradientNotReduced.code:
         return _noted(finding, _ONE_PROCESS)
-    if finding.code == OverwrittenOutput.code:
-        return _noted(finding, _NO_DEVICE)
+    if finding.code in _NOT_MEASURED:
+        return _noted(finding, _NOT_MEASURED[finding.code])
     note = _too_little(story, finding) if finding.notes == notes else ""
     return _noted(finding, *([f"too little was seen: {note}"] if note else ()))
 
