@@ -36,8 +36,10 @@ from tapecheck.interpret.values import (
     Wrapped,
     argument,
     behaviour,
+    bound_function,
     concrete,
     expression,
+    function_of,
     is_constant,
     is_module,
     listed,
@@ -350,6 +352,8 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
     # What nothing defines is code that is not visible, wherever the program does run.
     missing = id(whole) in torch.world.omissions.missing
     hidden = missing or ("." in source and not passed and not visible.acts_as_known(source))
+    if not hidden:
+        _may_run(torch, source, given, (*args, *kwargs.values()), node)
     known = _called_by_name(torch, function, hidden, args, kwargs, node)
     if known is not NO_MODEL:
         return known
@@ -363,6 +367,19 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
     elif computed.trust.returned and not any(one is function for one in whole.kept.unseen):
         whole.kept = whole.kept._replace(unseen=(*whole.kept.unseen[-limits.MOST_MADE :], function))
     return computed
+
+
+def _may_run(torch: Torch, path: str, reached: tuple[int, ...], given: Sequence[Value], node: ast.AST) -> None:
+    """Note that Python's own library may run a function of the program that it is given, on what it is given besides:
+    executors and pools do.
+    """
+    others = [one for one in given if function_of(one) is None and bound_function(one) is None]
+    if len(others) == len(given) or path.partition(".")[0] not in sys.stdlib_module_names:
+        return
+    visible.called(torch, path, others, node)
+    if reached:
+        text = f"`{path}` runs nothing that changes what it is given"
+        torch.world.assumptions.note("effect", text, node, reached)
 
 
 def _called_by_name(torch: Torch, function: Unknown, hidden: bool, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
