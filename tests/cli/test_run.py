@@ -84,7 +84,7 @@ def test_arguments_reach_the_script_and_decide_the_verdict(script: Path) -> None
 def test_rules_that_are_left_out_are_not_told_by_the_run_either(script: Path) -> None:
     (script / "dynamic.py").write_text(
         "import torch\nw = torch.ones(2, requires_grad=True)\n"
-        "exec('loss = w.exp().sum()')\nloss = globals()['loss']\nloss.backward()\n"
+        "import base64\nexec(base64.b64decode('bG9zcyA9IHcuZXhwKCkuc3VtKCk='))\nloss.backward()\n"
         "try:\n    getattr(loss, ''.join(['back', 'ward']))()\nexcept RuntimeError:\n    pass\n"
     )
     found = run(script, "--output-format", "json", "dynamic.py")
