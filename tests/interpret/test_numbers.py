@@ -108,6 +108,16 @@ CHANGES = {
     "not": "t = torch.logical_not(t)", "alias": "a = t\na.fill_(1)", "a view": "a = t.view(1)\na.fill_(1)",
     "by an object": "class Box: pass\nbox = Box()\nbox.t = t\nhidden.change(box.t)",
     "in a loop": "for _ in range(2):\n    t.fill_(1 if _ else 0)",
+    "data of another": "a = torch.tensor(0)\na.data = t\na.fill_(1)",
+    "set to it": "a = torch.tensor(0)\na.set_(t)\na.fill_(1)",
+    "a shallow copy": "import copy\na = copy.copy(t)\na.fill_(1)",
+    "a deep copy": "import copy\na = copy.deepcopy(t)\na.fill_(1)",
+    "a parameter": "p = torch.nn.Parameter(t, requires_grad=False)\np.fill_(1)",
+    "two parameters": "t = torch.nn.Parameter(t, False)\np = torch.nn.Parameter(t.data, False)\np.fill_(1)",
+    "a step": "t = torch.zeros(1)\np = torch.nn.Parameter(t)\n(-p).sum().backward()\n"
+    "torch.optim.SGD([p], lr=1.0).step()",
+    "running means": "t = torch.zeros(3)\n"
+    "torch.nn.functional.batch_norm(torch.rand(4, 3) + 1, t, torch.ones(3), training=True)\nt = t.all()",
 }  # fmt: skip
 QUESTION = """\
 import hidden
@@ -148,3 +158,25 @@ def test_the_same_question_has_the_same_answer_until_something_changes() -> None
     )
     assert not _errors(text.format(change=""))
     assert [one.certain for one in _errors(text.format(change="t.logical_not_()\n"))] == [False]
+
+
+SHARED = {
+    "data": "t = a.data", "data of it": "t = torch.zeros(1) + a\na = t.data", "a view": "t = a.view(1, 1)",
+    "a parameter": "t = torch.nn.Parameter(a, False)", "parameter of it": "t = a\na = torch.nn.Parameter(t, False)",
+    "a copy": "import copy\nt = copy.copy(a)", "taken as it is": "t = torch.as_tensor(a)",
+    "taken with its type": "t = torch.as_tensor(a, dtype=torch.float)", "data set": "t = torch.zeros(1)\nt.data = a",
+    "an array": "a = a.numpy()\nt = torch.from_numpy(a)", "a new array": "a = numpy.zeros(1)\nt = torch.as_tensor(a)",
+    "an array of it": "t = a\na = t.numpy()",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("shared", "first"), [*itertools.product(SHARED, ("", "not "))])
+def test_what_is_asked_again_may_have_changed_with_its_memory(shared: str, first: str) -> None:
+    pytest.importorskip("numpy")
+    other = "" if first else "not "
+    text = (
+        f"import numpy\nimport torch\nw = torch.ones(3, requires_grad=True)\na = torch.rand(1) * 0\n{SHARED[shared]}\n"
+        f"loss = (w * 2).sum()\nif {first}t:\n    loss.backward()\na[...] = 1\nif {other}t:\n    loss.backward()\n"
+    )
+    assert _raises(text) == bool(first)
+    assert _errors(text) if first else not any(one.certain for one in _errors(text))

@@ -12,7 +12,7 @@ AVERAGED = "torch.optim.swa_utils.AveragedModel"
 
 def averaged_model(modules: Modules, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """`AveragedModel(model)`: a module around a deep copy."""
-    copied = modules.machine.library.deep_copy(argument(args, kwargs, 0, "model"), node)
+    copied = modules.machine.library.copy_of(argument(args, kwargs, 0, "model"), node)
     if not isinstance(copied, Instance):
         return copied
     owner = Instance(None, AVERAGED, module=True)

@@ -1,4 +1,4 @@
-"""What `copy.deepcopy` makes of a value: new objects and leaves all the way down."""
+"""What `copy.deepcopy` makes of a value, new objects and leaves all the way down, and `copy.copy`: one new object."""
 
 from __future__ import annotations
 
@@ -12,16 +12,21 @@ from tapecheck.interpret.values import ByKind, Dict, Instance, List, Record, Set
 
 
 class Copier:
-    """One deep copy: what is reached twice is copied once."""
+    """One copy: what is reached twice is copied once; of a shallow one all that is in it is what it was."""
 
-    def __init__(self, torch: Torch, node: ast.AST) -> None:
+    def __init__(self, torch: Torch, node: ast.AST, *, shallow: bool = False) -> None:
         self._torch = torch
         self._world = torch.world
         self._node = node
         self._made: dict[int, Value] = {}
+        self._shallow = shallow
+        self._begun = False
 
     def of(self, value: Value) -> Value:
         """Return the copy of a value; itself where it cannot change, or is code."""
+        if self._shallow and self._begun:
+            return value
+        self._begun = True
         if id(value) not in self._made:
             make = next((_COPIES[kind] for kind in type(value).__mro__ if kind in _COPIES), None)
             self._made[id(value)] = value if make is None else make(self, value)
@@ -31,6 +36,8 @@ class Copier:
         result = self._world.graph.data(value.name, value.cuts if value.node is None else (), value.dtype)
         result.length, result.parameter, result.rank = value.length, value.parameter, value.rank
         result.shares_type(value)
+        if self._shallow:
+            result.storage.lies_with(value.storage)
         if value.is_leaf and value.node is not None:
             self._world.graph.make_leaf(result, self._node, value.name, value.parameter, value.node)
         return result
@@ -77,6 +84,9 @@ class Copier:
         return result
 
     def unknown(self, value: Unknown) -> Unknown:
+        if self._shallow and value.kept.leaf is not None:
+            # Its parameters are those of the copy.
+            return value
         result = value.anew()
         if value.kept.leaf is not None:
             self._torch.opaque_parameters(result, self._node)

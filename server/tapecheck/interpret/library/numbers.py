@@ -11,7 +11,8 @@ import operator
 from collections.abc import Callable, Sequence
 
 from tapecheck.interpret.library.contract import Torch
-from tapecheck.interpret.values import Args, Kwargs, List, Mark, Tensor, Value, concrete
+from tapecheck.interpret.values import Args, Kwargs, List, Mark, Tensor, Value, concrete, only_tensors
+from tapecheck.torchfacts import OpFact
 
 _COMPARED: dict[str, Callable[[int, int], bool]] = {
     "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
@@ -34,11 +35,33 @@ def made(torch: Torch, result: Tensor, name: str, args: Args) -> None:
             number = 1
         case "full" | "new_full":
             number = _number(torch, args[1]) if len(args) > 1 else None
-        case "tensor" | "as_tensor" | "new_tensor":
+        case "tensor" | "new_tensor":
             number = _number(torch, args[0]) if args else None
+        case "as_tensor" | "asarray" | "from_numpy" | "frombuffer" | "from_dlpack":
+            number = _number(torch, args[0]) if args else None
+            if number is None and not only_tensors(args[:1]):
+                # An array may change, with the tensor on its memory.
+                result.storage.lend()
         case _:
             return
     torch.world.graph.holds(result.storage, number)
+
+
+def taken_over(torch: Torch, data: Tensor, result: Tensor) -> None:
+    """Note that a tensor has the memory of another one, with a version counter of its own, as a parameter does."""
+    storage = torch.world.graph.storage_of(data.noted_tensor(Mark.DATA_OF) or data)
+    number = storage.number()
+    result.storage.lies_with(storage)
+    torch.world.graph.holds(result.storage, number)
+
+
+def passed_by(torch: Torch, fact: OpFact, bound: Kwargs, result: Value) -> None:
+    """Note what an op changes that counts no version, and the memory that its result has in common with an operand."""
+    for tensor in only_tensors([bound.get(name) for name in fact.writing.writes_unversioned]):
+        tensor.storage.forget()
+    if fact.aliasing.unversioned_view_of in bound:
+        for shared in torch.tensors((bound[fact.aliasing.unversioned_view_of], result)):
+            torch.world.graph.storage_of(shared).lend()
 
 
 def followed(torch: Torch, name: str, args: Args, kwargs: Kwargs, result: Value) -> None:

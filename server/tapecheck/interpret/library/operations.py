@@ -183,6 +183,7 @@ def _op(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> V
             changed = narrowed.inputs or narrowed.params
     target = bound.get(changed[0]) if changed else None
     result = apply(torch, narrowed, bound, node, target)
+    numbers.passed_by(torch, narrowed, bound, result)
     return _measured(torch, name, result, target, args, kwargs, bound, node) if isinstance(result, Tensor) else result
 
 

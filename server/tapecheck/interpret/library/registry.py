@@ -446,9 +446,9 @@ class Libraries:
     def only_shown(self, node: ast.AST) -> bool:
         return builtin.only_shown(self.engine, node)
 
-    def deep_copy(self, value: Value, node: ast.AST) -> Value:
-        """copy.deepcopy: new objects and leaves all the way down."""
-        return Copier(self.torch, node).of(value)
+    def copy_of(self, value: Value, node: ast.AST, *, shallow: bool = False) -> Value:
+        """Return what copy.deepcopy makes, new objects and leaves all the way down; copy.copy a new object alone."""
+        return Copier(self.torch, node, shallow=shallow).of(value)
 
 
 __all__ = ["Libraries", "has_model"]

@@ -238,7 +238,11 @@ def _awaited(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _copy(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return m.library.deep_copy(positional(args, 0), node)
+    return m.library.copy_of(positional(args, 0), node)
+
+
+def _shallow(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return m.library.copy_of(positional(args, 0), node, shallow=True)
 
 
 def _environment(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -562,7 +566,7 @@ _STANDARD: dict[str, Callable[[Engine, Args, Kwargs, ast.AST], Value]] = {
     "functools.wraps": _wraps, "functools.lru_cache": _cache,
     "functools.cache": lambda m, a, k, n: Cached("cache", a[0]) if a else Unknown("cache"),
     "functools.cached_property": _cached_property,
-    "copy.deepcopy": _copy, "copy.copy": _copy, "itertools.chain": _chain, "itertools.cycle": _cycle,
+    "copy.deepcopy": _copy, "copy.copy": _shallow, "itertools.chain": _chain, "itertools.cycle": _cycle,
     "itertools.chain.from_iterable": lambda m, a, k, n: _chain(m, list(m.elements(a[0], n)), {}, n),
     "itertools.count": _count, "itertools.islice": _islice, "itertools.repeat": _repeat, "random.choice": _choice,
     "random.sample": _sample, "random.choices": _sample, "sys.exit": _exit, "os._exit": _exit,

@@ -172,6 +172,8 @@ def set_tensor_attribute(torch: Torch, owner: Tensor, name: str, value: Value, n
     elif name == "data":
         owner.cuts = merge_cuts(cuts_of(value), owner.cuts) if owner.node is None else owner.cuts
         torch.world.graph.change(owner, node, "data =", bumps="no", written=[value])
+        for shared in only_tensors((owner, value)):
+            shared.storage.lend()
         owner.rank = value.rank if isinstance(value, Tensor) else None
         owner.forget(Mark.UNDIVIDED)
         held = precisions.of(value) if isinstance(value, Tensor) else None
@@ -301,8 +303,7 @@ _AS_NUMBER = frozenset(("item", "__float__", "__int__"))
 
 def memory_taken(torch: Torch, owner: Tensor, node: ast.AST, name: str) -> None:
     """Note that the program has the memory of a tensor as something else: who has that can clear a gradient."""
-    owner.storage.forget()
-    owner.storage.shared = True
+    owner.storage.lend()
     if owner.gradient_of() is not None:
         escape(torch, (owner,), node, name)
 
@@ -328,8 +329,7 @@ def _itself(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, 
 
 
 def _shared(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    owner.storage.forget()
-    owner.storage.shared = True
+    owner.storage.lend()
     return owner
 
 
@@ -559,6 +559,7 @@ def factory(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) 
     result = world.graph.data(cuts=cuts, dtype=_dtype(torch, name, args, kwargs))
     for viewed in only_tensors(args[:1]) if name in _OF_MEMORY else ():
         result.views(viewed)
+        result.storage.lies_with(viewed.storage)
     if name == "randint":
         result.note(Mark.DRAWN)
     if (made_with := precisions.of_factory(torch, name, args, kwargs)) is not None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from collections.abc import Generator as PyGenerator
 
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.library import averaging, loaders, packed, parametrized, replays, scalers, wrappers
+from tapecheck.interpret.library import averaging, loaders, numbers, packed, parametrized, replays, scalers, wrappers
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.given_back import sizes_agree
 from tapecheck.interpret.library.states import CompiledState
@@ -184,6 +184,7 @@ def _parameter(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value
     if isinstance(data, Tensor):
         # A parameter shares the memory of its data but counts versions of its own only from here on.
         result.length, result.rank = data.length, data.rank
+        numbers.taken_over(torch, data, result)
         kept: tuple[Mark | str, ...] = ("shape", Mark.ON_HOST, Mark.PRECISION)
         result.extra = {mark: data.extra[mark] for mark in kept if mark in data.extra} if data.extra else None
         if Mark.PRECISION not in (data.extra or {}) and not data.parameter:

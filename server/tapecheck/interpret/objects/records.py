@@ -253,7 +253,7 @@ def _as_dict(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
             return Dict({field.name: convert(value.attrs.get(field.name)) for field in cls.fields or ()}, born=born)
         if isinstance(value, (List, Dict)):
             return value.mapped(convert, born)
-        return m.library.deep_copy(value, node)
+        return m.library.copy_of(value, node)
 
     return convert(args[0]) if args else Unknown("dict")
 

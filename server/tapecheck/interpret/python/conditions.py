@@ -21,6 +21,7 @@ from tapecheck.interpret.values import (
     Instance,
     Lib,
     List,
+    Mark,
     Origin,
     Question,
     Set,
@@ -368,6 +369,7 @@ def asked(machine: Engine, value: Value) -> Value:
     """Return what a test of a value asks: of a container that may be empty, how many elements it has."""
     value = unknowns.setting(machine, value)
     if type(value) is Tensor:
+        value = value.noted_tensor(Mark.DATA_OF) or value
         number = machine.world.graph.asked(value)
         if machine.reads is not None and value.storage.known:
             machine.reads.append((value.storage.known, "number", number))

@@ -29,7 +29,7 @@ class Storage:
     history. `perhaps` are the storages that may be the same memory: nobody knows whether what has them is a copy.
     """
 
-    __slots__ = ("id", "known", "perhaps", "shared", "views")
+    __slots__ = ("beside", "id", "known", "perhaps", "shared", "views")
 
     def __init__(self, number: int) -> None:
         self.id = number
@@ -38,13 +38,31 @@ class Storage:
         same mapping for good, since what a call has read of it is looked up there."""
         self.shared = False
         """Whether what is no tensor, or another process, may change it."""
+        self.beside: list[Storage] | None = None
+        """All that are this very memory, each with a version counter of its own: of data, and of a parameter of it."""
         self.views: list[weakref.ref[Tensor]] | None = None
         self.perhaps: tuple[Storage, ...] = ()
 
     def forget(self) -> None:
         """Note that nobody knows any more what it holds."""
-        if self.known is not None:
-            self.known.clear()
+        for one in (self,) if self.beside is None else self.beside:
+            if one.known is not None:
+                one.known.clear()
+
+    def lend(self) -> None:
+        """Note that what is no tensor, or not followed, may change it from now on."""
+        self.forget()
+        for one in (self,) if self.beside is None else self.beside:
+            one.shared = True
+
+    def lies_with(self, other: Storage) -> None:
+        """Note that it is the memory of another one, and counts versions of its own."""
+        if other.shared or self.shared:
+            self.lend()
+            other.lend()
+        group = [*{id(one): one for one in (*(self.beside or (self,)), *(other.beside or (other,)))}.values()]
+        for one in group:
+            one.beside = group
 
     def number(self) -> int | None:
         """Return the number that each element of it is; None where nobody knows."""
