@@ -137,6 +137,70 @@ def test_fixes_make_the_change(kind: str, guard: str) -> None:
         assert not leaves_all_as_it_was(mended)
 
 
+CHANGED_MEANWHILE = {
+    "by a function": "p = change(p)", "by a function, dropped": "p.mul(change(p))", "by a method": "p = kept.change(p)",
+    "in a term": "p = p - change(p)", "by an operand": "p = p.mul_(2) + 1",
+    "by an operand of a call": "p.mul(p.add_(1))",
+    "with an object": "p = p - kept",
+    "through another name": "p = torch.add(p, change(q := p))",
+}  # fmt: skip
+CHANGING = """\
+def change(t):
+    return t.data.sub_(1).clone()
+class Kept:
+    def change(self, t):
+        return change(t)
+    def __rsub__(self, t):
+        return change(t)
+kept = Kept()
+"""
+
+
+@pytest.mark.parametrize("kind", CHANGED_MEANWHILE)
+def test_what_changes_a_tensor_meanwhile_is_not_passed_over(kind: str) -> None:
+    text = CHANGING + program(GUARDED + CHANGED_MEANWHILE[kind])
+    assert not leaves_all_as_it_was(text)
+    assert not told(text)
+
+
+@pytest.mark.parametrize("line", ["model.weight.clamp(-1, 1)", "kept['w'].grad.mul(0.5)", "all_of[0].sub(model.bias)"])
+def test_a_tensor_has_many_names(line: str) -> None:
+    text = (
+        "import torch\nfrom torch import nn\nmodel = nn.Linear(4, 1)\nkept = {'w': model.weight}\n"
+        f"all_of = list(model.parameters())\nmodel(torch.ones(2, 4)).sum().backward()\n{line}\n"
+    )
+    assert [one.certain for one in told(text)] == [True]
+
+
+TRIED = {
+    "raising": "try:\n    w.sub(torch.ones(7))\nexcept RuntimeError:\n    print('sizes')\n",
+    "raising, wanted": "with pytest.raises(RuntimeError):\n    w.sub(torch.ones(7))\n",
+    "raising, passed over": "with contextlib.suppress(RuntimeError):\n    w.sub(torch.ones(7))\n",
+    "measured": "with torch.profiler.profile():\n    w.sub(1)\n    w.exp()\n",
+    "counted": "with FlopCounterMode():\n    for _ in range(3):\n        w.matmul(w)\n",
+    "seen": "with Mode():\n    w.sub(1)\n",
+    "in a guard": "with torch.no_grad():\n    try:\n        w.sub(1)\n    except RuntimeError:\n        pass\n",
+}
+TRYING = """\
+import contextlib
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
+class Mode(TorchDispatchMode):
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        print(function)
+        return function(*args, **(kwargs or {}))
+w = torch.ones(3, 3, requires_grad=True)
+w.sum().backward()
+"""
+
+
+@pytest.mark.parametrize("kind", TRIED)
+def test_what_is_tried_is_not_told(kind: str) -> None:
+    assert not told(TRYING + TRIED[kind])
+
+
 FUNCTIONS = {
     "given": ("def step(p, g):\n    p = p - 0.1 * g\n", 1),
     "given, returned": ("def step(p, g):\n    p = p - 0.1 * g\n    return p\n", 0),
@@ -223,6 +287,15 @@ def test_what_a_cell_shows_is_used(tmp_path: Path) -> None:
         path = tmp_path / "notebook.ipynb"
         path.write_text(json.dumps({"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
         assert len([found for found in check(read_source(str(path))).findings if found.code == CODE]) == count
+
+
+@pytest.mark.parametrize("mark", ["# %%", "#%% train", "# In[3]:", "# 100%", "print('# %%')"])
+def test_what_a_cell_of_a_script_shows_is_used(mark: str) -> None:
+    text = (
+        f"import torch\nw = torch.ones(3, requires_grad=True)\nw.sum().backward()\n{mark}\nw.add(1)\n{mark}\n"
+        f"for _ in range(2):\n    w.add(1)\n"
+    )
+    assert len(told(text)) == (1 if mark[:4] in ("# %%", "#%% ", "# In") else 2)
 
 
 def test_the_average_of_the_case_program_stays_as_it_was() -> None:

@@ -14,6 +14,7 @@ from tapecheck.interpret.library.states import DistributionState, kept
 from tapecheck.interpret.objects import lengths, syntax
 from tapecheck.interpret.objects.syntax import text_of
 from tapecheck.interpret.objects.unknowns import drawn
+from tapecheck.interpret.objects.unread import computes, tries
 from tapecheck.interpret.state import World, cuts_of, merge_cuts
 from tapecheck.interpret.values import (
     NO_MODEL,
@@ -270,11 +271,22 @@ def _drop(torch: Torch, owner: Tensor, name: str, node: ast.AST) -> None:
     called = getattr(node, "func", None)
     if name.endswith("_") or called is None or torch.facts.op(f"{name}_") is None:
         return
-    if torch.world.position.is_shown(node):
+    position = torch.world.position
+    if position.is_shown(node) or _is_tried(torch, node) or not computes(torch.machine, node):
         return
     if owner.is_kept or (name == "detach" and owner.node is not None and owner.graph == "yes"):
-        text = torch.world.position.notes.of(called, text_of)
+        text = position.notes.of(called, text_of)
         torch.world.graph.without_effect(owner, node, "dropped", text)
+
+
+def _is_tried(torch: Torch, node: ast.AST) -> bool:
+    """Return whether a statement is all that a `try` or a `with` that switches nothing is about."""
+    position = torch.world.position
+    source, manager = position.frames[-1].module.source, position.manager
+    by_manager = None if source is None else position.notes.of(source.tree, tries).get(node)
+    if by_manager:
+        return not behaviour(manager).switches or bool(getattr(manager, "swallows", None))
+    return by_manager is not None
 
 
 def _backward(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

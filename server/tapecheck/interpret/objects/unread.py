@@ -1,6 +1,7 @@
 """Assignments that give a variable a new value which nothing reads: what it named before stays as it is.
 
 Only what is sure from the text counts: the element of a loop, or what a function is given, stored anew in one name.
+And expressions that do nothing but compute, and statements that are there to see what happens as they run.
 """
 
 from __future__ import annotations
@@ -8,8 +9,20 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects.syntax import free_names
-from tapecheck.source.nodes import children, id_of, taken_apart, walk
+from tapecheck.interpret.values import (
+    NO_MODEL,
+    Lib,
+    Native,
+    Tensor,
+    Value,
+    attrs_of,
+    behaviour,
+    only_tensors,
+    user_class,
+)
+from tapecheck.source.nodes import children, id_of, last_name, taken_apart, walk
 
 _NAMESPACES = frozenset(("eval", "exec", "globals", "locals", "vars"))
 """Functions of Python's that reach a variable without naming it."""
@@ -121,3 +134,82 @@ def _is_read(node: ast.AST, name: str) -> bool:
         case ast.Name(id=found, ctx=ast.Load()) | ast.AugAssign(target=ast.Name(id=found)):
             return found == name
     return False
+
+
+def computes(machine: Engine, node: ast.AST) -> bool:
+    """Return whether an expression does no more than to compute a value: it runs no code of the program's, or that is
+    not visible, and changes no tensor.
+    """
+    for part in walk(node):
+        match part:
+            case ast.NamedExpr() | ast.Await() | ast.Yield() | ast.YieldFrom():
+                return False
+            case ast.BinOp(left=left, right=right):
+                if user_class(_found(machine, left)) is not None or user_class(_found(machine, right)) is not None:
+                    return False
+            case ast.Call(func=called, keywords=keywords):
+                if last_name(called).endswith("_") or any(one.arg == "out" for one in keywords):
+                    return False
+                if not _is_of_a_library(machine, getattr(called, "value", called)):
+                    return False
+    return True
+
+
+def _is_of_a_library(machine: Engine, node: ast.expr) -> bool:
+    """Return whether what an expression names has methods, or can be called, without code of the program's."""
+    match node:
+        case ast.BinOp() | ast.UnaryOp() | ast.Constant():
+            return True
+        case ast.Call(func=inner):
+            return _is_of_a_library(machine, inner)
+        case ast.Name() | ast.Attribute() | ast.Subscript():
+            value = _found(machine, node)
+            return value is NO_MODEL or type(value) in (Tensor, Lib, Native)
+    return False
+
+
+def _found(machine: Engine, node: ast.expr) -> Value:
+    """Return what a name or an attribute stands for, which is not computed for that; `NO_MODEL` of Python's own."""
+    match node:
+        case ast.Name(id=name):
+            scope = machine.envs[-1].scope_of(name)
+            return NO_MODEL if scope is None else scope.vars[name]
+        case ast.Attribute(value=inner, attr=attr):
+            owner = _found(machine, inner)
+            attrs = attrs_of(owner)
+            return attrs.get(attr) if attrs else owner
+        case ast.Subscript(value=inner):
+            owner = _found(machine, inner)
+            if not behaviour(owner).is_container:
+                return owner
+            return next((one for one in behaviour(owner).children() if not only_tensors([one])), NO_MODEL)
+    return None
+
+
+def tries(tree: ast.Module) -> dict[ast.AST, bool]:
+    """Return the expressions that are all that a `try` with handlers or a `with` is about, with whether it is a `with`:
+    what is of interest is whether they raise, how long they take, or who takes note of them.
+    """
+    found: dict[ast.AST, bool] = {}
+    for node in walk(tree):
+        match node:
+            case ast.With(body=body) | ast.AsyncWith(body=body) | ast.Try(body=body, handlers=[_, *_]):
+                found.update(dict.fromkeys(_lone(body), hasattr(node, "items")))
+    return found
+
+
+def _lone(body: list[ast.stmt]) -> list[ast.AST]:
+    """Return the expressions of a block that are all that is in it, in loops or not."""
+    found: list[ast.AST] = []
+    for statement in body:
+        match statement:
+            case ast.Expr(value=value):
+                found.append(value)
+            case ast.For(body=inner, orelse=[]):
+                lone = _lone(inner)
+                if not lone:
+                    return []
+                found += lone
+            case _:
+                return []
+    return found

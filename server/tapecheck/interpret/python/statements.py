@@ -124,13 +124,14 @@ def _with(machine: Engine, node: ast.With | ast.AsyncWith, env: Env) -> Run:
     entered: list[Value] = []
     raised: Signal | None = None
     signal: WayOut | None = None
-    iteration = machine.world.position.iteration
+    position = machine.world.position
+    iteration, around = position.iteration, position.manager
     handlers = [*machine.handlers]
     try:
         for item in node.items:
-            manager = machine.eval(item.context_expr, env)
+            manager = position.manager = machine.eval(item.context_expr, env)
             if isinstance(manager, Unknown) and expects(item.context_expr):
-                manager = machine.library.expecting()
+                manager = position.manager = machine.library.expecting()
             if isinstance(manager, Context) and manager.swallows:
                 machine.handlers.append(manager.swallows)
             value = enter(machine, manager, node)
@@ -140,7 +141,7 @@ def _with(machine: Engine, node: ast.With | ast.AsyncWith, env: Env) -> Run:
         signal = yield from machine.block(node.body, env)
     except Signal as error:
         raised = error
-    machine.handlers[:] = handlers
+    machine.handlers[:], position.manager = handlers, around
     # Whatever else ends the block (the budget, a generator thrown away) ends the whole way through the program.
     while entered:
         try:

@@ -7,7 +7,7 @@ import ast
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import carry, containers, records, syntax
-from tapecheck.interpret.objects.unread import unread
+from tapecheck.interpret.objects.unread import computes, unread
 from tapecheck.interpret.values import (
     INERT,
     ByKind,
@@ -147,7 +147,9 @@ def _renamed(machine: Engine, name: str, before: Tensor, value: Tensor, statemen
     position = machine.world.position
     source = position.frames[-1].module.source
     apart = value is not before and value.storage is not before.storage and not value.storage.perhaps
-    if apart and source is not None and before.is_kept and statement in position.notes.of(source.tree, unread):
+    if not apart or source is None or not before.is_kept or statement not in position.notes.of(source.tree, unread):
+        return
+    if computes(machine, statement):
         machine.world.graph.without_effect(before, statement, "renamed", name)
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass, field
 
-from tapecheck.interpret.values import Module
+from tapecheck.interpret.values import Module, Value
 from tapecheck.source.notes import Notes
 from tapecheck.source.text import column_in
 from tapecheck.tape import Site, Span
+
+_CELL = re.compile(r"^# ?(?:%%|In ?\[)", re.MULTILINE)
+"""The comment that a cell of a script begins with: an editor runs it as that of a notebook, and shows its value."""
 
 
 @dataclass(slots=True)
@@ -37,6 +41,8 @@ class Position:
         """The same, with the calls and the ends of loops."""
         self.discarded: ast.AST | None = None
         """The expression of a statement that discards its value: a call there is made for what it does."""
+        self.manager: Value = None
+        """The context manager of the innermost `with`, None in none."""
         self.unpacked: dict[ast.AST, int] = {}
         """The calls whose value is taken apart where it is computed, `a, b = f()`, and into how many parts."""
         self._sites: dict[ast.AST, Site] = {}
@@ -61,7 +67,7 @@ class Position:
     def is_shown(self, node: ast.AST) -> bool:
         """Return whether an expression may be one whose value a notebook shows: a statement of its own in a cell."""
         source = self.frames[-1].module.source
-        if source is None or source.cells is None:
+        if source is None or (source.cells is None and _CELL.search(source.text) is None):
             return False
         return any(getattr(one, "value", None) is node for one in source.tree.body)
 
