@@ -180,3 +180,28 @@ def test_what_is_asked_again_may_have_changed_with_its_memory(shared: str, first
     )
     assert _raises(text) == bool(first)
     assert _errors(text) if first else not any(one.certain for one in _errors(text))
+
+
+HIDDEN = {
+    "a call": "hidden.go()", "an iteration": "for _ in hidden.box:\n    pass",
+    "a context": "with hidden.box:\n    pass",
+    "an item": "hidden.box[0]", "an attribute": "hidden.box.size", "an operator": "hidden.box + 1",
+    "a list": "list(hidden.box)", "an import": "import hidden.late", "a question": "if hidden.box:\n    pass",
+    "text": "print(hidden.box)", "a loader": "for _ in torch.utils.data.DataLoader(hidden.box):\n    pass",
+    "a hook": "optimizer.register_step_post_hook(hidden.go)\noptimizer.step()",
+}  # fmt: skip
+GIVEN = {
+    "itself": "t", "a list": "[t]", "a module": "module", "a method": "module.forward", "a dict": "{'t': t}",
+    "its data": "t.data",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "way"), [*itertools.product(GIVEN, HIDDEN)])
+def test_hidden_code_that_has_a_flag_may_change_it(given: str, way: str) -> None:
+    text = (
+        "import hidden\nimport torch\nw = torch.ones(3, requires_grad=True)\nt = torch.tensor(0)\n"
+        "optimizer = torch.optim.SGD([w], lr=0.1)\nmodule = torch.nn.Module()\nmodule.register_buffer('ready', t)\n"
+        f"hidden.keep({GIVEN[given]})\nloss = (w * 2).sum()\nt.zero_()\n{HIDDEN[way]}\n"
+        "if not t:\n    loss.backward()\nloss.backward()\n"
+    )
+    assert not any(one.certain for one in _errors(text) if one.code == "TAPE101")

@@ -10,8 +10,9 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.library.contract import Torch
-from tapecheck.interpret.values import Args, Kwargs, List, Mark, Tensor, Value, concrete, only_tensors
+from tapecheck.interpret.values import Args, Kwargs, List, Mark, Tensor, Value, behaviour, concrete, only_tensors
 from tapecheck.torchfacts import OpFact
 
 _COMPARED: dict[str, Callable[[int, int], bool]] = {
@@ -53,6 +54,20 @@ def taken_over(torch: Torch, data: Tensor, result: Tensor) -> None:
     number = storage.number()
     result.storage.lies_with(storage)
     torch.world.graph.holds(result.storage, number)
+
+
+def handed_over(torch: Torch, values: Sequence[Value]) -> None:
+    """Note that code which is not visible is called with values: it may keep the tensors in them, as buffers are."""
+    queue, most = [*values], limits.MOST_GIVEN * limits.HELD_DEPTH
+    seen = {*map(id, queue)}
+    for value in queue:
+        if len(seen) >= most:
+            break
+        inside = [one for one in behaviour(value).children() if id(one) not in seen]
+        seen.update(map(id, inside))
+        queue += inside
+    for tensor in only_tensors(queue):
+        torch.world.graph.storage_of(tensor.noted_tensor(Mark.DATA_OF) or tensor).hand_over()
 
 
 def passed_by(torch: Torch, fact: OpFact, bound: Kwargs, result: Value) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from tapecheck.interpret import limits
-from tapecheck.interpret.library import leaves, processes
+from tapecheck.interpret.library import leaves, numbers, processes
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.leaves import LOOKING, SCHEDULING, SETTINGS
 from tapecheck.interpret.library.states import DatasetState, OptimizerState, state_of
@@ -96,6 +96,7 @@ def called(torch: Torch, name: str, args: Iterable[Value], node: ast.AST) -> Non
     args = list(args)
     carry.hand_over(torch.machine, args)
     torch.world.graph.unsettle()
+    numbers.handed_over(torch, args)
     look_again(torch, node)
     for arg, written in zip(args, _written(node, len(args))):
         # Nobody else has what is written at the call, to put anything into it.

@@ -11,7 +11,7 @@ from tapecheck.interpret.state.cuts import merge_cuts
 from tapecheck.interpret.state.modes import Modes
 from tapecheck.interpret.state.position import Position
 from tapecheck.interpret.state.writer import TapeWriter
-from tapecheck.interpret.values import Mark, Storage, Tensor, Unknown, Value
+from tapecheck.interpret.values import Mark, Storage, Tensor, Unknown, Value, is_constant
 from tapecheck.tape import (
     Cut,
     CutKind,
@@ -76,6 +76,8 @@ class GraphBuilder:
     def holds(self, storage: Storage, number: Value) -> None:
         """Note what each element of some memory is from now on, as long as nothing changes it; None: nobody knows."""
         if number is not None and not storage.shared and not storage.perhaps:
+            if storage.handed and is_constant(number):
+                number = Unknown.plain("number")
             storage.known = {} if storage.known is None else storage.known
             storage.known["number"] = number
             self.numbered.append(storage)

@@ -29,7 +29,7 @@ class Storage:
     history. `perhaps` are the storages that may be the same memory: nobody knows whether what has them is a copy.
     """
 
-    __slots__ = ("beside", "id", "known", "perhaps", "shared", "views")
+    __slots__ = ("beside", "handed", "id", "known", "perhaps", "shared", "views")
 
     def __init__(self, number: int) -> None:
         self.id = number
@@ -38,6 +38,8 @@ class Storage:
         same mapping for good, since what a call has read of it is looked up there."""
         self.shared = False
         """Whether what is no tensor, or another process, may change it."""
+        self.handed = False
+        """Whether code that is not visible was given it: any that runs may change it, as an iteration or an import."""
         self.beside: list[Storage] | None = None
         """All that are this very memory, each with a version counter of its own: of data, and of a parameter of it."""
         self.views: list[weakref.ref[Tensor]] | None = None
@@ -55,11 +57,19 @@ class Storage:
         for one in (self,) if self.beside is None else self.beside:
             one.shared = True
 
+    def hand_over(self) -> None:
+        """Note that code which is not visible was given it."""
+        self.forget()
+        for one in (self,) if self.beside is None else self.beside:
+            one.handed = True
+
     def lies_with(self, other: Storage) -> None:
         """Note that it is the memory of another one, and counts versions of its own."""
-        if other.shared or self.shared:
-            self.lend()
-            other.lend()
+        for one, same in ((self, other), (other, self)):
+            if one.shared:
+                same.lend()
+            if one.handed:
+                same.hand_over()
         group = [*{id(one): one for one in (*(self.beside or (self,)), *(other.beside or (other,)))}.values()]
         for one in group:
             one.beside = group
