@@ -85,3 +85,24 @@ def test_a_condition_that_matters_to_no_graph_takes_no_certainty(monkeypatch: py
         monkeypatch.setattr(limits, name, 0)
     text = _program("file", "for the log", "TAPE101", "one layer")
     assert [code for code, _ in _certain(text)] == ["TAPE101"]
+
+
+ROUNDS = {
+    "left": "for _ in range(4):\n    loss.backward()\n    if {}:\n        break\n",
+    "left, by a function": "def back():\n    loss.backward()\nback()\nif {}:\n    raise SystemExit\nback()\n",
+    "changed": "for h in hs:\n    h.sum().backward(retain_graph=True)\n    if {}:\n        break\n    hs[1].add_(1)\n",
+    "left, in a loop": "while True:\n    loss.backward()\n    if {}:\n        break\n    print(loss)\n",
+}
+"""What raises where it has been passed before, unless the answer to a condition between the two leads elsewhere."""
+
+
+@pytest.mark.parametrize(("kind", "condition"), [*itertools.product(ROUNDS, CONDITIONS)])
+def test_a_condition_between_two_times_at_a_place_counts(
+    kind: str, condition: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = "import torch\nw = torch.ones(3, requires_grad=True)\nloss, hs = (w * w).sum(), [w.exp(), w.exp()]\n"
+    text = made + ROUNDS[kind].format(CONDITIONS[condition])
+    whole = _certain(text)
+    for name in ("FURTHER_WORK", "FURTHER_TIMES", "PROBE_TIMES"):
+        monkeypatch.setattr(limits, name, 0)
+    assert _certain(text) <= whole

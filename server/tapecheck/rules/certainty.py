@@ -214,7 +214,8 @@ def _weigh_untried(finding: Finding, readings: Iterable[Reading]) -> None:
     if not finding.certain:
         return
     place = (finding.span.file, finding.span.line)
-    coming = [(reading, places[0]) for reading in readings if (places := reading.positions_at.get(place))]
+    # It may have passed there without harm before: the last time is the one that raises.
+    coming = [(reading, places[-1]) for reading in readings if (places := reading.positions_at.get(place))]
     untried = {place for reading, _ in coming for place in reading.tape.untried}
     before = [_asked_before(reading, position, untried) for reading, position in coming if untried]
     if before and all(before):
