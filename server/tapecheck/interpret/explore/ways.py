@@ -61,19 +61,28 @@ def ways_after(way: Way, world: World, watcher: Watcher, dull: set[Place], names
     turned = {heads.get(place, place) for place in patterns}
     if len(turned) > limits.MAX_TURNED:
         return found
+    tests = _tests_of(way, world)
     for place, asked in world.choices.asked.items():
         if place in patterns or place in dull or not _can_matter(place, asked, world, watcher, names):
             continue
         # A condition of which one at most can hold with one that is turned already counts as that one.
         chosen = heads.get(place, place) in turned
         once = watcher.stake(place) in (Stake.ONCE, Stake.CERTAINTY)
-        if not chosen and (len(turned) == limits.MAX_TURNED or (patterns and once)):
+        # What an `and` asks next is part of the same answer.
+        most = limits.MAX_TURNED if not once or id(asked.statement) in tests else 1
+        if not chosen and len(turned) >= most:
             continue
         policy = Policy({**patterns, place: (not asked.default,)}, way.policy.by_default)
         calls = _called_beyond(place, asked, watcher)
         choices = len(turned) if chosen else len(turned) + 1
         found.append(Way(policy, place, asked.default, asked.times > 1, raised, once, calls=calls, choices=choices))
     return found
+
+
+def _tests_of(way: Way, world: World) -> set[int]:
+    """Return, by id, the statements whose conditions a way answers otherwise, in part or as a whole."""
+    asked = (world.choices.asked.get(place) for place in way.policy.patterns)
+    return {id(one.statement) for one in asked if one is not None and one.statement is not None}
 
 
 def _may_take_turns(way: Way, world: World) -> bool:
