@@ -371,7 +371,7 @@ PER_NODE = {
         "        self.memory[node] = self.memory[node] * 1.0"
     ),
     "each entry of a memory is detached for nothing": _forgetting(
-        "for node in list(self.memory):\n    self.memory[node].detach()", "  # TAPE101 raises"
+        "for node in list(self.memory):\n    self.memory[node].detach()  # TAPE408", "  # TAPE101 raises"
     ),
     "one entry of a memory is replaced": _forgetting(
         "for node in list(self.memory)[:1]:\n    self.memory[node] = self.memory[node].detach()",
