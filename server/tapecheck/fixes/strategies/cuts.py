@@ -476,6 +476,12 @@ def _undecorated(code: Code, function: ast.FunctionDef | ast.AsyncFunctionDef) -
                 yield [change]
 
 
+def is_under_no_grad(code: Code, statement: ast.stmt) -> bool:
+    """Return whether a `with` around a statement switches recording off."""
+    around = (one for one in code.parents(statement) if isinstance(one, ast.With))
+    return any(is_no_grad(item.context_expr) for one in around for item in one.items)
+
+
 def is_no_grad(node: ast.expr) -> bool:
     """Return whether an expression, as a `with` or a decorator has it, switches recording off."""
     if isinstance(node, ast.Call):

@@ -9,7 +9,7 @@ from tapecheck.fixes.candidate import Candidate, Context, Strategy, append, offe
 from tapecheck.fixes.code import Code
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.holders import held_alone
-from tapecheck.fixes.strategies.cuts import is_no_grad
+from tapecheck.fixes.strategies.cuts import is_under_no_grad
 from tapecheck.fixes.strategies.registered import switches_on
 from tapecheck.rules.backward_without_graph.fixes import asking
 from tapecheck.rules.gradient_of_non_leaf.facts import GradientOfNonLeafFacts
@@ -90,18 +90,13 @@ def _in_place_under_no_grad(code: Code, run: Sequence[_Update], torch: str) -> C
     indent = code.indent(run[0][0])
     if indent is None or not all(code.alone(statement) for statement, _ in run):
         return None
-    within = _is_under_no_grad(code, run[0][0])
+    within = is_under_no_grad(code, run[0][0])
     lines = [] if within else [f"with {torch}.no_grad():"]
     for statement, name in run:
         step = _step(statement)
         lines += [f"{'' if within else '    '}{name} {step[0]} {code.segment(step[1])}"] if step is not None else []
     lines += [f"{name}.grad = None" for statement, name in run if not _clears(code, statement)]
     return Change(code.start(run[0][0]), code.end(run[-1][0]), f"\n{indent}".join(lines))
-
-
-def _is_under_no_grad(code: Code, statement: ast.stmt) -> bool:
-    around = (one for one in code.parents(statement) if isinstance(one, ast.With))
-    return any(is_no_grad(item.context_expr) for one in around for item in one.items)
 
 
 def _step(statement: ast.Assign) -> tuple[str, ast.expr] | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tapecheck.fixes.candidate import Candidate, Context, Strategy, offered
 from tapecheck.fixes.code import Code
 from tapecheck.fixes.edit import Change
-from tapecheck.fixes.strategies.cuts import is_no_grad
+from tapecheck.fixes.strategies.cuts import is_under_no_grad
 from tapecheck.rules.update_without_effect.facts import UpdateWithoutEffectFacts
 from tapecheck.source.nodes import id_of
 
@@ -64,11 +64,9 @@ def _rewritten(context: Context, text: str, title: str) -> Iterator[Candidate]:
     statement = code.statement_at(context.finding.span)
     if statement is None:
         return
-    around = (one for one in code.parents(statement) if isinstance(one, ast.With))
-    recorded = not any(is_no_grad(item.context_expr) for one in around for item in one.items)
     yield from offered(title, _EFFECT, Change(code.start(statement), code.end(statement), text), group="in place")
     indent = code.indent(statement)
-    if recorded and indent is not None and code.alone(statement):
+    if not is_under_no_grad(code, statement) and indent is not None and code.alone(statement):
         torch, needed = code.torch()
         block = f"with {torch}.no_grad():\n{indent}    {text}"
         change = Change(code.start(statement), code.end(statement), block)
