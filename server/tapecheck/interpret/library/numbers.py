@@ -122,8 +122,8 @@ def of(torch: Torch, tensor: Tensor) -> _Number:
     storage, reads = (tensor.noted_tensor(Mark.DATA_OF) or tensor).storage, torch.machine.reads
     number = storage.number()
     if reads is not None:
-        storage.known = {} if storage.known is None else storage.known
-        reads.append((storage.known, "number", storage.known.get("number")))
+        known = storage.mapping()
+        reads.append((known, "number", known.get("number")))
     return number
 
 

@@ -271,12 +271,11 @@ def _drop(torch: Torch, owner: Tensor, name: str, node: ast.AST) -> None:
     called = getattr(node, "func", None)
     if name.endswith("_") or called is None or torch.facts.op(f"{name}_") is None:
         return
-    position = torch.world.position
-    if position.is_shown(node) or _is_tried(torch, node) or not computes(torch.machine, node):
+    if not owner.is_kept and not (name == "detach" and owner.node is not None and owner.graph == "yes"):
         return
-    if owner.is_kept or (name == "detach" and owner.node is not None and owner.graph == "yes"):
-        text = position.notes.of(called, text_of)
-        torch.world.graph.without_effect(owner, node, "dropped", text)
+    position = torch.world.position
+    if not position.is_shown(node) and not _is_tried(torch, node) and computes(torch.machine, node):
+        torch.world.graph.without_effect(owner, node, "dropped", position.notes.of(called, text_of))
 
 
 def _is_tried(torch: Torch, node: ast.AST) -> bool:

@@ -78,9 +78,9 @@ class GraphBuilder:
         if number is not None and not storage.shared and not storage.perhaps:
             if storage.handed and is_constant(number):
                 number = Unknown.plain("number")
-            storage.known = {} if storage.known is None else storage.known
-            storage.known["number"] = number
-            self.numbered.append(storage)
+            if not storage.known:
+                self.numbered.append(storage)
+            storage.mapping()["number"] = number
 
     def asked(self, value: Tensor) -> Value:
         """Return what a test of a tensor asks: a number that it holds."""

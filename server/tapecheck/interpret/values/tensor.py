@@ -74,6 +74,12 @@ class Storage:
         for one in group:
             one.beside = group
 
+    def mapping(self) -> dict[str, Value]:
+        """Return what is known of it, as it is and as it will be: a call that rests on that keeps the mapping."""
+        if self.known is None:
+            self.known = {}
+        return self.known
+
     def number(self) -> int | None:
         """Return the number that each element of it is; None where nobody knows."""
         match self.known:
