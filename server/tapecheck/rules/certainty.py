@@ -217,16 +217,10 @@ def _weigh_untried(finding: Finding, readings: Iterable[Reading]) -> None:
     # It may have passed there without harm before: the last time is the one that raises.
     coming = [(reading, places[-1]) for reading in readings if (places := reading.positions_at.get(place))]
     untried = {place for reading, _ in coming for place in reading.tape.untried}
-    before = [_asked_before(reading, position, untried) for reading, position in coming if untried]
+    before = [reading.asked_between(-1, position, untried) for reading, position in coming]
     if before and all(before):
         at = before[0][-1]
         _rest_on(finding, at, f"the other answer on line {at.line} changes nothing")
-
-
-def _asked_before(reading: Reading, position: int, places: Set[tuple[str, int, int]]) -> list[Span]:
-    """Return the conditions at some places that a way has decided before a position."""
-    asked = [decision.at.span for at, decision in reading.decisions if at < position]
-    return [span for span in asked if (span.file, span.line, span.column) in places]
 
 
 def _cut_short(tape: Tape) -> bool:

@@ -365,7 +365,7 @@ class Reading:
 
     def untried_between(self, start: int, end: int) -> bool:
         """Return whether the work limit has left the other answer to a condition untried between two positions."""
-        return self._asked_between(start, end, self.tape.untried)
+        return bool(self.asked_between(start, end, self.tape.untried))
 
     def may_clear_between(self, start: int, end: int, *, ever: bool) -> bool:
         """Return whether a condition that the work limit has left untried between two positions may clear a gradient.
@@ -373,12 +373,13 @@ class Reading:
         `ever` says that the program clears it at some other time: what leaves a block may lead there.
         """
         tape = self.tape
-        return self._asked_between(start, end, tape.untried - tape.keeping | (tape.leaving if ever else frozenset()))
+        clearing = tape.untried - tape.keeping | (tape.leaving if ever else frozenset())
+        return bool(self.asked_between(start, end, clearing))
 
-    def _asked_between(self, start: int, end: int, places: Set[tuple[str, int, int]]) -> bool:
-        """Return whether one of some conditions is asked between two positions."""
-        asked = (decision.at.span for at, decision in self.decisions if start < at < end)
-        return bool(places) and any((at.file, at.line, at.column) in places for at in asked)
+    def asked_between(self, start: int, end: int, places: Set[tuple[str, int, int]]) -> list[Span]:
+        """Return which of some conditions are asked between two positions, in order."""
+        asked = (decision.at.span for at, decision in self.decisions if places and start < at < end)
+        return [at for at in asked if (at.file, at.line, at.column) in places]
 
     def runs_in(self, loop: LoopRun) -> list[Run]:
         """Return the backwards that run while a loop does."""
