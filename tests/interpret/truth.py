@@ -119,3 +119,14 @@ def misjudged(program: str, questions: Iterable[str]) -> list[tuple[str, bool, l
         if found == [] if names["answer"] else found == [True]:
             wrong.append((asked, names["answer"], found))
     return wrong
+
+
+def raises_here(program: str) -> bool:
+    """Return whether torch, or Python for want of a gradient, raises in a program that is run in this process."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            exec(compile(program, "program.py", "exec"), {})
+        except (AttributeError, RuntimeError):
+            return True
+    return False

@@ -6,12 +6,12 @@ torch judges each program.
 from __future__ import annotations
 
 import itertools
-import warnings
 
 import pytest
 
 from tapecheck.check import check
 from tapecheck.source import from_text
+from tests.interpret.truth import raises_here
 
 torch = pytest.importorskip("torch")
 
@@ -62,20 +62,10 @@ d = torch.ones(3)
 """
 
 
-def _raised(program: str) -> bool:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            exec(compile(program, "program.py", "exec"), {})
-        except (AttributeError, RuntimeError):
-            return True
-    return False
-
-
 @pytest.mark.parametrize(("function", "pool"), [*itertools.product(FUNCTIONS, POOLS)])
 def test_a_certain_error_is_raised(function: str, pool: str) -> None:
     for given, then in itertools.product("xd", THEN):
         program = _program(function, pool, given, then)
         found = check(from_text(program, "run.py")).findings
         sure = [one.code for one in found if one.certain and one.severity == "error"]
-        assert not sure or _raised(program), (given, then, sure)
+        assert not sure or raises_here(program), (given, then, sure)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 
 import pytest
 
 from tapecheck.check import check
 from tapecheck.source import from_text
+from tests.interpret.truth import raises_here
 
 torch = pytest.importorskip("torch")
 
@@ -77,28 +77,18 @@ y.sum().backward()
 """
 
 
-def _raised(program: str) -> bool:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            exec(compile(program, "program.py", "exec"), {})
-        except (AttributeError, RuntimeError):
-            return True
-    return False
-
-
 @pytest.mark.parametrize(("does", "layer"), [*itertools.product(DOES, LAYERS)])
 def test_a_certain_error_is_raised(does: str, layer: str, capsys: pytest.CaptureFixture[str]) -> None:
     for then in THEN:
         program = _program(does, then, layer)
         found = check(from_text(program, "run.py")).findings
         sure = [one.code for one in found if one.certain and one.severity == "error"]
-        assert not sure or _raised(program), (then, sure)
+        assert not sure or raises_here(program), (then, sure)
 
 
 @pytest.mark.parametrize("does", ["nothing", "says", "changes", "collects"])
 @pytest.mark.parametrize("then", ["the bank's", "the input's", "walked", "changed"])
 def test_what_raises_is_told_all_the_same(does: str, then: str, capsys: pytest.CaptureFixture[str]) -> None:
     program = _program(does, then, "function")
-    assert _raised(program)
+    assert raises_here(program)
     assert [one for one in check(from_text(program, "run.py")).findings if one.severity == "error"]

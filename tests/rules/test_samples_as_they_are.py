@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 
 import pytest
 
 from tapecheck.check import check
 from tapecheck.source import from_text
+from tests.interpret.truth import raises_here
 
 torch = pytest.importorskip("torch")
 
@@ -63,23 +63,13 @@ for batch in {LOADERS[loader]}:
 """
 
 
-def _raises(program: str) -> bool:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            exec(compile(program, "program.py", "exec"), {})
-        except (AttributeError, RuntimeError):
-            return True
-    return False
-
-
 @pytest.mark.parametrize(("loader", "sample"), [*itertools.product(LOADERS, SAMPLES)])
 def test_a_certain_error_is_raised(loader: str, sample: str) -> None:
     for used in USED:
         program = _program(loader, sample, used)
         found = check(from_text(program, "run.py")).findings
         sure = [one.code for one in found if one.certain and one.severity == "error"]
-        assert not sure or _raises(program), (used, sure)
+        assert not sure or raises_here(program), (used, sure)
 
 
 @pytest.mark.parametrize("loader", ["single", "first", "converted", "batched", "the data"])
@@ -88,4 +78,4 @@ def test_what_raises_is_told(loader: str, sample: str) -> None:
     for used in ("gradient", "changed"):
         program = _program(loader, sample, used)
         found = [one for one in check(from_text(program, "run.py")).findings if one.severity == "error"]
-        assert bool(found) == _raises(program), used
+        assert bool(found) == raises_here(program), used
