@@ -36,7 +36,9 @@ def hands_back(node: str) -> bool:
     module = facts.module(node)
     if module is not None:
         return any(shares_memory(fact) for mode in (module.train, module.eval) for fact in _cases(mode))
-    return node in _sharing(facts)
+    # What may have one of several nodes goes by the name of its op.
+    op = facts.op(node)
+    return node in _sharing(facts) if op is None else any(map(shares_memory, _cases(op)))
 
 
 @lru_cache(maxsize=4)
