@@ -28,7 +28,8 @@ class Side:
 
     `read` are the names that it reads before it stores them, `plain` those that it stores nothing but numbers in,
     `unknowable` those whose numbers no condition can be decided by. `imports` are those of what may be the project's
-    own. `own` says that it asks its object for what it does not load as an attribute: a method of it.
+    own. `own` says that it asks its object for what it does not load as an attribute: a method of it. `raised` are the
+    names of the exceptions that its own code raises, "" one that it does not name.
     """
 
     facts: Facts
@@ -41,9 +42,10 @@ class Side:
     empty: bool
     imports: tuple[ast.ImportFrom, ...]
     own: bool
+    raised: frozenset[str]
 
 
-_EMPTY = Side(Facts(), _NONE, _NONE, _NONE, 0, _NONE, frozenset(), True, (), False)
+_EMPTY = Side(Facts(), _NONE, _NONE, _NONE, 0, _NONE, frozenset(), True, (), False, _NONE)
 
 
 @dataclass(slots=True)
@@ -187,7 +189,8 @@ class Shapes:
         imports = tuple(one for node in nodes for one in imports_of_project(node))
         jumps = jumps_of(nodes, suspends=self.index.suspends)
         own = bool(facts.own - {name[5:] for name in facts.loaded if name.startswith("self.")})
-        return Side(facts, read, plain, unknowable, int(effects), attributes, jumps, False, imports, own)
+        raised = frozenset(_raised(nodes)) if "raise" in jumps else _NONE
+        return Side(facts, read, plain, unknowable, int(effects), attributes, jumps, False, imports, own, raised)
 
     def not_evaluated(self, node: ast.expr, parts: Iterable[ast.expr]) -> Side:
         """Return the parts of an expression that were not evaluated, as a side."""
@@ -321,6 +324,14 @@ class Shapes:
                     lines.update(range(body.node.lineno, (body.node.end_lineno or body.node.lineno) + 1))
                     waiting.append((body.facts, body.owner.name if body.owner is not None else None))
         return lines
+
+
+def _raised(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Yield the names of the classes that code raises, "" where a statement gives none."""
+    for statement in (one for node in nodes for one in of_kind(node, ast.Raise)):
+        match statement.exc:
+            case ast.Call(func=raised) | raised:
+                yield dotted(raised) if raised is not None else ""
 
 
 def _calls_left(node: ast.If) -> tuple[dict[str, list[ast.expr]], dict[str, list[ast.expr]]]:

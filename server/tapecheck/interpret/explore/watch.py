@@ -32,7 +32,8 @@ from tapecheck.interpret.explore.present import (
 )
 from tapecheck.interpret.explore.shapes import Shape, Shapes, Side, shapes_of
 from tapecheck.interpret.explore.stakes import LeftOut, Stake, Watched
-from tapecheck.interpret.state import Place, World
+from tapecheck.interpret.objects import exceptions
+from tapecheck.interpret.state import Guarded, Place, World
 from tapecheck.interpret.values import (
     Class,
     Dict,
@@ -279,9 +280,32 @@ class Watcher:
         if not inert and effects & _OF_PROGRAMS and not world.position.iteration:
             # Outside of all loops, what evaluates or trains is a program of its own.
             return Stake.ONCE
+        if "raise" in other.jumps and self._catches(present, other):
+            return Stake.VERDICT
         if _uses_gradients(world, other) or (here.jumps & LEAVING and _left_out_matters(present, shape.rest)):
             return Stake.VERDICT
         return Stake.NOTHING if other.empty else _of_graphs(present, shape, here, other, inert)
+
+    def _catches(self, present: Present, side: Side) -> bool:
+        """Return whether a verdict can hang on what is done where somebody catches what a side may raise."""
+        guarded = present.world.position.guarded
+        return any(
+            any(exceptions.may_catch(one.caught, name, present.value(name)) for name in side.raised)
+            and self._handler_matters(present.world, one)
+            for one in guarded
+        )
+
+    def _handler_matters(self, world: World, guarded: Guarded) -> bool:
+        """Return whether what the handlers of a `try` do can matter to a verdict."""
+        source = guarded.module.source
+        if source is None:
+            return True
+        shapes, there = shapes_of(source), self._present(world, guarded.env)
+        handlers = [shapes.side(one.body, None, False) for one in guarded.node.handlers]
+        return any(
+            (one.effects | of_calls(one, there, shapes)) & _MATTERING_OR_CUT or _uses_gradients(world, one)
+            for one in handlers
+        )
 
     def _of_imports(self, world: World, side: Side) -> int | None:
         """Return the effects of what a side imports; None where that is not known before it is imported."""

@@ -6,7 +6,7 @@ import ast
 import builtins as python
 
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.values import Args, Class, Instance, Lib, Signal, Unknown, Value, behaviour, user_class
+from tapecheck.interpret.values import Args, Class, Instance, Lib, Signal, Unknown, Value, behaviour, only, user_class
 
 NAMES = frozenset(
     name for name, value in vars(python).items() if isinstance(value, type) and issubclass(value, BaseException)
@@ -82,6 +82,14 @@ def _caught_as(kind: str, value: Value) -> set[str]:
     if (cls := user_class(value)) is not None:
         names.update(*map(_bases, cls.library_bases()), (one.name for one in cls.mro()))
     return names
+
+
+def may_catch(caught: frozenset[str], name: str, cls: Value) -> bool:
+    """Return whether what catches some classes may catch what is raised by a name, of which `cls` is the value."""
+    known = name.rpartition(".")[2]
+    for one in only((cls,), Class):
+        return not caught.isdisjoint(_caught_as(one.name, Instance(one)))
+    return bool(caught) if known not in NAMES else not caught.isdisjoint(_caught_as(known, None))
 
 
 def looked_out_for(machine: Engine, kind: str, value: Value = None) -> bool:

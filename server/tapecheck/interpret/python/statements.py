@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import exceptions, records, unknowns
 from tapecheck.interpret.python import conditions, expressions, flow, guards, loops
-from tapecheck.interpret.state import Place
+from tapecheck.interpret.state import Guarded, Place
 from tapecheck.interpret.values import (
     ByKind,
     Class,
@@ -190,14 +190,18 @@ def _try(machine: Engine, node: ast.Try, env: Env) -> Run:
 
 def _handled(machine: Engine, node: ast.Try, env: Env) -> Run:
     """Yield the body of a `try` with its handlers and its `else`."""
-    iteration = machine.world.position.iteration
+    position = machine.world.position
+    iteration = position.iteration
     caught_here = _caught_by(machine, node, env)
     try:
         machine.handlers.append(caught_here)
+        guarded = Guarded(node, position.frames[-1].module, env, caught_here)
+        position.guarded.append(guarded)
         try:
             signal = yield from machine.block(node.body, env)
         finally:
             _no_longer(machine, caught_here)
+            position.guarded.remove(guarded)
     except Signal as raised:
         handler = _handler(machine, node, raised, env)
         if handler is None:

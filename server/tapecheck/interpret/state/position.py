@@ -6,7 +6,7 @@ import ast
 import re
 from dataclasses import dataclass, field
 
-from tapecheck.interpret.values import Module, Value
+from tapecheck.interpret.values import Env, Module, Value
 from tapecheck.source.notes import Notes
 from tapecheck.source.text import column_in
 from tapecheck.tape import Site, Span
@@ -29,11 +29,23 @@ class Frame:
         self.file = self.module.path
 
 
+@dataclass(slots=True, eq=False)
+class Guarded:
+    """A `try` whose block is being run: in which module, with which names, and the classes that it catches."""
+
+    node: ast.Try
+    module: Module
+    env: Env
+    caught: frozenset[str]
+
+
 class Position:
     """The call stack, the running iterations as (loop, index), and the clocks that iterations and calls move on."""
 
     def __init__(self) -> None:
         self.frames: list[Frame] = []
+        self.guarded: list[Guarded] = []
+        """The `try` statements whose blocks are being run, the innermost last."""
         self.iteration: tuple[tuple[int, int], ...] = ()
         self.clock = 0
         """How many iterations were begun."""
