@@ -767,7 +767,7 @@ for epoch in range(4):
         loss.backward()
         if mode == "often": loss.backward()
         shown = loss if epoch == 0 and step > 4 else None
-        if mode == "keep": total = total + loss
+        total = total + (loss if mode == "keep" else 0)
         optimizer.step()
 """
 
@@ -787,7 +787,7 @@ def test_a_backward_whose_line_ran_without_it_was_not_reached(on_one_line: dict[
     evidence = on_one_line["TAPE101"].evidence
     assert evidence is not None
     assert (evidence.verdict, evidence.detail) == (
-        "not-reached", "the line ran 40 times, its backward did not (the program ran to its end)"
+        "not-reached", "the line ran 40 times, this part of it did not (the program ran to its end)"
     )  # fmt: skip
 
 

@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tapecheck.record.files import Files
-from tapecheck.tape import Site
+from tapecheck.tape import Site, Span
+
+OF_PARTS = ("part-hits", "part-unsure")
+Extent = tuple[int, int, int, int]
+
+
+@dataclass(slots=True)
+class Part:
+    """What may be left out of a line: how often it ran, `unsure` where it may have run more often, or at all."""
+
+    hits: int = 0
+    unsure: bool = False
 
 
 class Course:
@@ -17,6 +30,8 @@ class Course:
         """The runs of loops within which a line ran."""
         self.called: dict[tuple[str, int], int] = {}
         """How many functions of the program's own were called from a line, of those that findings are on."""
+        self.parts: dict[str, dict[Extent, Part]] = {}
+        """How often what may be left out of a line ran, by file and extent."""
         self.passed = False
         """Whether calls of modules ran without being looked into."""
         self.cut_short = 0.0
@@ -63,3 +78,25 @@ class Course:
                 self.elsewhere = f"{value} forked process{'es' * (value > 1)} ran backward calls and"
             case "other-processes":
                 self.elsewhere = self.elsewhere or "processes that it started"
+
+    def measure_part(self, name: str, at: Site, value: int) -> None:
+        """Note how often a part of a line ran, or whether that is all."""
+        part = self.parts.setdefault(self._files.real(at.file), {}).setdefault(_extent(at.span), Part())
+        if name == "part-hits":
+            part.hits = max(part.hits, value)
+        else:
+            part.unsure = value > 0
+
+    def part_of(self, span: Span) -> Part | None:
+        """Return the least part of a line that has all of a span; None where the span runs whenever its line does."""
+        mine = _extent(span)
+        around = [
+            (extent, part)
+            for extent, part in self.parts.get(self._files.real(span.file), {}).items()
+            if extent[:2] <= mine[:2] and mine[2:] <= extent[2:]
+        ]
+        return max(around, key=lambda one: (one[0][:2], -one[0][2], -one[0][3]))[1] if around else None
+
+
+def _extent(span: Span) -> Extent:
+    return (span.line, span.column, span.end_line, span.end_column)

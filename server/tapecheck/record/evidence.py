@@ -56,6 +56,7 @@ _NEVER = (
 """The rules about what never happens, which a run confirms that is seen to its end."""
 
 _UNSEEN = "another trace function (a debugger, a coverage tool) took the recorder's place: some lines ran unseen"
+_UNSURE = "line {line} ran: whether this part of it did was not seen"
 _ONE_PROCESS = "one process was recorded: whether the gradients of several differ is seen with `--ranks 2`"
 _NOT_MEASURED = {
     OverwrittenOutput.code: "the run used no CUDA device: CUDA graphs run on nothing else",
@@ -121,6 +122,8 @@ def _judged(story: Story, finding: Finding, alone: bool) -> Finding:
     if story.course.cut_short and finding.code in _KEEPING and verdict in ("", "refuted"):
         # What came after the last look is not known.
         finding, verdict = _noted(finding, _stopped("looking at what is kept", story.course.cut_short)), ""
+    if _is_unsure(story, finding, verdict):
+        return _noted(finding, _UNSURE.format(line=finding.span.line))
     if story.course.written_for and verdict == "refuted":
         finding, verdict = _noted(finding, _stopped("writing calls", story.course.written_for)), ""
     if verdict == "not-reached" and story.unrecorded(finding.span.file):
@@ -141,6 +144,11 @@ def _judged(story: Story, finding: Finding, alone: bool) -> Finding:
         return _noted(finding, _NOT_MEASURED[finding.code])
     note = _too_little(story, finding) if finding.notes == notes else ""
     return _noted(finding, *([f"too little was seen: {note}"] if note else ()))
+
+
+def _is_unsure(story: Story, finding: Finding, verdict: str) -> bool:
+    """Return whether a verdict rests on what a part of a line did of which it is not known whether it ran."""
+    return story.unsure(finding.span) and (verdict == "refuted" or (bool(verdict) and finding.code in _NEVER))
 
 
 def _too_little(story: Story, finding: Finding) -> str:

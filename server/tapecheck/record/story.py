@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable
 from functools import cached_property
 
-from tapecheck.record.course import Course
+from tapecheck.record.course import OF_PARTS, Course
 from tapecheck.record.files import Files
 from tapecheck.record.gradients import Gradients
 from tapecheck.record.held import CONSECUTIVE, CONSECUTIVE_OF_HIDDEN, NAMED, OF_HOLDS, Holdings, Series
@@ -88,6 +88,8 @@ class Story:
             self.holdings.measure_kept(name, int(about), event.at, event.value)
         elif about.isdigit():
             self.gradients.measure_of(name, int(about), event.at, event.value)
+        elif name in OF_PARTS:
+            self.course.measure_part(name, event.at, value)
         elif about == "loop":
             self.holdings.watched.setdefault(event.at, {})[name] = value
         else:
@@ -118,6 +120,18 @@ class Story:
 
     def count(self, span: Span) -> int:
         """Return how often the code of a span ran."""
+        part = self.course.part_of(span)
+        if part is not None and not part.unsure:
+            return part.hits
+        return self.count_lines(span)
+
+    def unsure(self, span: Span) -> bool:
+        """Return whether the lines of a span ran, and it is not known of the part of them that it is."""
+        part = self.course.part_of(span)
+        return part is not None and part.unsure and not part.hits
+
+    def count_lines(self, span: Span) -> int:
+        """Return how often the lines of a span ran, whatever parts of them did."""
         file = self.file(span.file)
         rows = range(span.line, max(span.end_line, span.line) + 1)
         # A call over several rows comes back to its first one: the row that ran least tells how often.
@@ -177,6 +191,8 @@ class Story:
         """Return whether any row of a span is known to have run: it was counted, or something happened there."""
         if self.count(span):
             return True
+        if self.course.part_of(span) is not None and not self.unsure(span):
+            return False
         rows = self._rows.get(self.file(span.file), set())
         return any(row in rows for row in range(span.line, max(span.end_line, span.line) + 1))
 

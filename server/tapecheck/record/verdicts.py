@@ -105,5 +105,9 @@ def never_ran(story: Story, finding: Finding) -> Evidence | None:
 
 
 def not_reached(story: Story, finding: Finding) -> Evidence:
-    """Return that the line of a finding did not run."""
+    """Return that the line of a finding did not run, or not the part of it that the finding is about."""
+    lines = story.count_lines(finding.span)
+    if lines:
+        detail = f"the line ran {times(lines)}, this part of it did not ({end_text(story)})"
+        return Evidence("not-reached", detail, None, {"runs": lines})
     return Evidence("not-reached", f"line {finding.span.line} did not run ({end_text(story)})")

@@ -8,6 +8,7 @@ from array import array
 from types import CodeType, FrameType, TracebackType
 from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Protocol, Tuple, Union
 
+from .parts import Entries, Part
 from .sources import LoopText, SourceText
 from .values import TensorRef
 
@@ -61,11 +62,13 @@ class Place:
 class Function:
     """What is known of one code object."""
 
-    __slots__ = ("_around", "_at", "calm", "calm_loops", "code", "loops", "text")
+    __slots__ = ("_around", "_at", "calm", "calm_loops", "code", "entries", "loops", "text")
 
-    def __init__(self, code: CodeType, text: SourceText) -> None:
+    def __init__(self, code: CodeType, text: SourceText, entries: Optional[Entries] = None) -> None:
         self.code = code
         self.text = text
+        # Where parts of its watched lines begin.
+        self.entries = entries
         # How many calls in a row built nothing; the depth of the value stack in loops that did, 0 where that was wrong.
         self.calm = 0
         self.calm_loops: Dict[LoopText, int] = {}
@@ -388,6 +391,8 @@ class Listener:
         return []
 
     def changed_meanwhile(self, lines: ThreadLines, changed: List[Changed]) -> None: ...
+
+    def part_ran(self, part: Part) -> None: ...
 
     def file_begins(self, file: str) -> None:
         """Note that code of a user's file runs for the first time."""

@@ -29,12 +29,14 @@ class _Observer:
         self.tracer = tracer
         self.monitoring: ModuleType = vars(sys)["monitoring"]
         events = self.monitoring.events
-        self.tools = [number for number in (3, 4, 1, 0, 5, 2) if self.monitoring.get_tool(number) is None][:2]
+        self.tools = [number for number in (3, 4, 1, 0, 5, 2) if self.monitoring.get_tool(number) is None][:3]
         if len(self.tools) < 2:
             raise RuntimeError("the sys.monitoring tool ids of this process are taken")
         # The first is told of every function there is, once; the second of what is asked of the user's. What a tool has
         # switched off somewhere comes back only with all else that is off: events that come and go have their own tool.
-        self.finder, self.tool = finder, tool = self.tools
+        # Instructions that are of no more interest are switched off one by one: they have a tool of their own.
+        self.finder, self.tool = finder, tool = self.tools[:2]
+        self.stepper = self.tools[2] if len(self.tools) > 2 else None
         # Of a function that built nothing so far only its calls; its first node asks for more again.
         self.of_calm = events.PY_START | events.PY_RESUME | events.PY_RETURN | events.PY_YIELD
         self.local_events = self.of_calm | events.LINE
@@ -42,6 +44,7 @@ class _Observer:
         # By identity, as `Tracer.functions`.
         self.observed: Dict[int, CodeType] = {}
         self.hushed: List[CodeType] = []
+        self.stepped: List[CodeType] = []
         self.callbacks = (
             (finder, events.PY_START, self.found), (finder, events.PY_RESUME, self.found),
             (finder, events.PY_THROW, self.thrown), (finder, events.PY_UNWIND, self.returned),
@@ -55,6 +58,9 @@ class _Observer:
         tracer, monitoring, events = self.tracer, self.monitoring, self.monitoring.events
         monitoring.use_tool_id(self.finder, "tapecheck, functions")
         monitoring.use_tool_id(self.tool, "tapecheck")
+        if self.stepper is not None:
+            monitoring.use_tool_id(self.stepper, "tapecheck, parts")
+            monitoring.register_callback(self.stepper, events.INSTRUCTION, self.instruction)
         tracer.follow, tracer.hush, tracer.unhush = self.follow, self.hush, self.unhush
         for number, event, callback in self.callbacks:
             monitoring.register_callback(number, event, callback)
@@ -73,6 +79,10 @@ class _Observer:
             monitoring.set_events(self.finder, 0)
             for code in self.observed.values():
                 monitoring.set_local_events(self.tool, code, 0)
+            if self.stepper is not None:
+                for code in self.stepped:
+                    monitoring.set_local_events(self.stepper, code, 0)
+                monitoring.register_callback(self.stepper, monitoring.events.INSTRUCTION, None)
             for number, event, _ in self.callbacks:
                 monitoring.register_callback(number, event, None)
             for number in self.tools:
@@ -82,9 +92,25 @@ class _Observer:
 
     def ask(self, code: CodeType, wanted: int) -> None:
         if self.asked.get(id(code)) != wanted:
+            first = id(code) not in self.observed
             self.observed[id(code)] = code
             self.asked[id(code)] = wanted
             self.monitoring.set_local_events(self.tool, code, wanted)
+            if first:
+                # After the lines: asked for in front of these, instructions have no events.
+                self.step(code)
+
+    def step(self, code: CodeType) -> None:
+        """Ask for the instructions of a function of which parts of lines are watched."""
+        function = self.tracer.functions.get(id(code))
+        entries = function.entries if function is not None else None
+        if entries is None:
+            return
+        if self.stepper is None:
+            entries.give_up()
+            return
+        self.stepped.append(code)
+        self.monitoring.set_local_events(self.stepper, code, self.monitoring.events.INSTRUCTION)
 
     def follow(self, activation: Activation, frame: FrameType) -> None:
         self.ask(activation.code, self.local_events)
@@ -207,6 +233,19 @@ class _Observer:
                     trip[due.popitem()[0]]
 
         return line
+
+    def instruction(self, code: CodeType, offset: int) -> object:
+        again = False
+        try:
+            function = self.tracer.functions.get(id(code))
+            entries = function.entries if function is not None else None
+            again = entries is not None and entries.ran(offset)
+        except Exception:
+            self.tracer.failed()
+        finally:
+            if due:
+                trip[due.popitem()[0]]
+        return None if again else self.monitoring.DISABLE
 
     def returned(self, code: CodeType, offset: int, value: object) -> None:
         self.left(code, sys._getframe(1), suspended=False)

@@ -9,6 +9,7 @@ from typing import Dict, Optional, Set, Tuple
 from .children import seconds_elsewhere
 from .lines import MAX_STACK, Function, Place, ThreadLines
 from .lookups import members
+from .parts import Part
 from .recording import Recording
 from .writer import span
 
@@ -20,6 +21,8 @@ class Reached:
         self.recorder = recorder
         self.hits: Dict[Tuple[str, int], int] = {}
         self.hits_at: Dict[Tuple[str, int], int] = {}
+        # What the tape says of parts of lines: how often each ran, and whether that is not certain.
+        self.parts: Dict[Part, Tuple[int, bool]] = {}
 
     def count(self, lines: ThreadLines, place: Place) -> None:
         recorder = self.recorder
@@ -30,6 +33,27 @@ class Reached:
             with recorder.group():
                 self.hits_at[key] = recorder.site(place, lines.iteration())
                 self._write(key, count)
+                self._write_parts(place.filename, place.line)
+
+    def part_ran(self, part: Part) -> None:
+        """Write how often a part of a line ran so far."""
+        if not self.recorder.ended:
+            with self.recorder.group():
+                self._write_part(part)
+
+    def _write_parts(self, file: str, line: int) -> None:
+        for part in self.recorder.tracer.parts.on(file, line):
+            self._write_part(part)
+
+    def _write_part(self, part: Part) -> None:
+        hits, sure = now = part.known()
+        if self.parts.get(part) == now:
+            return
+        self.parts[part] = now
+        shown, event = self.recorder.sources.name(part.filename), self.recorder.writer.event
+        at = self.recorder.writer.site(part, lambda: (span(shown, part.extent), "<unknown>", [], ()))
+        event("Measure", at=at, name="part-hits", value=hits, unit="times")
+        event("Measure", at=at, name="part-unsure", value=int(not sure), unit="parts")
 
     def _write(self, key: Tuple[str, int], count: int) -> None:
         self.recorder.writer.event("Measure", at=self.hits_at[key], name="line-hits", value=count, unit="times")
@@ -44,6 +68,8 @@ class Reached:
             if called is not None:
                 value, event = len(called), self.recorder.writer.event
                 event("Measure", at=self.hits_at[key], name="functions-called", value=value, unit="functions")
+            if count:
+                self._write_parts(*key)
         self._write_not_loaded()
 
     def _called_from(self, file: str, line: int) -> Optional[Set[Function]]:

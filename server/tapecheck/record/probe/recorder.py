@@ -25,6 +25,7 @@ from .inplace import Changes
 from .lines import Changed, Iterations, Listener, Place, RunningLoop, ThreadLines, WatchedLine
 from .loops import TrainingLoops
 from .names import resolve
+from .parts import Part
 from .passing import Passing
 from .raises import Raises
 from .reached import Reached
@@ -342,6 +343,9 @@ class Recorder(Recording, Listener):
                 if moved:
                     how = "in-place statement"
                     self.changes.change(tensor, place, lines.iteration(), how, name, moved, lines.seen)
+
+    def part_ran(self, part: Part) -> None:
+        self.reached.part_ran(part)
 
     def iteration_ends(self, lines: ThreadLines, loop: RunningLoop, frame: FrameType) -> None:
         self.loops.iteration_ends(lines, loop, frame)

@@ -10,6 +10,7 @@ from typing import Callable, Optional, Sequence, Tuple
 
 from .importing import quietly
 from .lines import Activation, FrameTrace, Rest, ThreadLines
+from .parts import Entries
 from .signals import due, trip
 from .tracing import CALM_CALLS, GENERATOR_FLAGS, Tracer, tracing_function
 
@@ -47,6 +48,8 @@ def observe(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
         generator = bool(activation.code.co_flags & GENERATOR_FLAGS)
         raising = False
 
+        entries = activation.context.function.entries
+
         # Answering None leaves this function in place; answering itself would make a reference cycle of every call.
         def local(frame: FrameType, event: str, arg: object) -> None:
             nonlocal raising
@@ -79,7 +82,23 @@ def observe(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
                 if due:
                     trip[due.popitem()[0]]
 
-        return local
+        return local if entries is None or not entries.rows else in_parts(local, entries)
+
+    def in_parts(local: FrameTrace, entries: Entries) -> FrameTrace:
+        """Return what traces a frame by instructions, too, on lines of which parts are watched."""
+
+        def traced(frame: FrameType, event: str, arg: object) -> None:
+            try:
+                if event == "opcode":
+                    entries.stepped(frame.f_lasti)
+                    return
+                if event == "line":
+                    frame.f_trace_opcodes = frame.f_lineno in entries.rows
+            except Exception:
+                tracer.failed()
+            local(frame, event, arg)
+
+        return traced
 
     if tracing_function() is not None:
         raise RuntimeError("a debugger or a coverage tool already traces this process")

@@ -12,6 +12,8 @@ import tokenize
 import warnings
 from typing import Collection, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Set, Tuple, Union
 
+from .parts import Bytes, parts_of
+
 Extent = Tuple[int, int, int, int]
 """First line, first column, last line, end column (exclusive); lines and columns from 1, in characters."""
 
@@ -93,6 +95,8 @@ class SourceText:
         self.keys: Set[Union[int, str]] = set()
         """The constant keys and indices of what its statements store into."""
         self.statements: Dict[int, Tuple[int, int]] = {}
+        self.parts: List[Bytes] = []
+        """What may be left out where its line runs."""
         try:
             if given is not None:
                 text = "".join(given)
@@ -136,6 +140,9 @@ class SourceText:
                 return call
         return None
 
+    def extent_of(self, at: Bytes) -> Extent:
+        return (at[0], self.column(at[0], at[1]), at[2], self.column(at[2], at[3]))
+
     def column(self, line: int, offset: int) -> int:
         """Return the column in characters, from 1, of a UTF-8 byte offset."""
         if not 0 < line <= len(self.lines):
@@ -157,6 +164,7 @@ class _Reader:
         in_line: Set[int] = set()
         called: Set[ast.AST] = set()
         for node in ast.walk(tree):
+            self.text.parts += parts_of(node, self.text.lines)
             if isinstance(node, ast.Call):
                 self._call(node)
                 called.add(node.func)

@@ -28,6 +28,7 @@ from .lines import (
     ThreadLines,
     frames_from,
 )
+from .parts import Parts
 from .sources import LoopText, Sources, SourceText
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Tracer:
         self.threads: Dict[int, ThreadLines] = {}
         self.places_at: Dict[Tuple[str, int], List[Place]] = {}
         self.watched: Dict[Tuple[str, int], int] = {}
+        self.parts = Parts(listener.part_ran)
         # Of those the ones where module calls are looked at.
         self.passes: FrozenSet[Tuple[str, int]] = frozenset()
         self.entries: Dict[LoopText, int] = {}
@@ -120,7 +122,8 @@ class Tracer:
 
     def _known(self, code: CodeType, text: SourceText, inner: bool) -> Function:
         """Note which file a code object is from; with `inner` those within it, too: another file may get that name."""
-        function = self.functions[id(code)] = Function(code, text)
+        entries = self.parts.entries(code, text, self.watched) if self.watched else None
+        function = self.functions[id(code)] = Function(code, text, entries)
         for constant in code.co_consts if inner else ():
             if isinstance(constant, CodeType):
                 self._known(constant, text, inner)
