@@ -341,6 +341,14 @@ class Library(Protocol):
 
     def call_object(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value: ...
     def copy_of(self, value: Value, node: ast.AST, *, shallow: bool = False) -> Value: ...
+    def bare_object(self, cls: Value) -> Instance:
+        """Return an object of a class that no constructor has run for; TypeError where nobody knows what it has."""
+
+    def takes_after(self, owner: Instance, source: Instance) -> None:
+        """Give a module what torch keeps of another whose `__dict__` it is given."""
+
+    def registers(self, owner: Instance, name: str, value: Value) -> bool:
+        """Return whether a store gives a module other parameters, buffers or modules, and let it have them."""
 
     # -- what nobody can look into --------------------------------------------------------------------------
 

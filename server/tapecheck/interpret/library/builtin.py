@@ -16,7 +16,7 @@ from tapecheck.interpret.objects.algebra import dict_update, ordered, stored_und
 from tapecheck.interpret.objects.constants import computed, formatted, text_of
 from tapecheck.interpret.objects.containers import of_library
 from tapecheck.interpret.objects.methods import distinct, has_method, in_unknown_order
-from tapecheck.interpret.objects.namespaces import Attributes, Names
+from tapecheck.interpret.objects.namespaces import Attributes, Names, copied_items
 from tapecheck.interpret.objects.unknowns import (
     default_of,
     derived,
@@ -394,7 +394,7 @@ def make_dict(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Dict:
     result = Dict({}, born=m.world.position.clock)
     given = args[:1]
     if isinstance(first := positional(args, 0), Dict):
-        result.items.update(first.items)
+        result.items = copied_items(first.items)
         result.slots, result.more, given = copied(first.slots), first.more, []
     dict_update(m, result, given, kwargs, node)
     return result

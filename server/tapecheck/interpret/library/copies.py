@@ -63,19 +63,11 @@ class Copier:
     def instance(self, value: Instance) -> Instance:
         result = Instance(value.cls, value.lib, value.module)
         self._made[id(value)] = result
-        result.state = copy.copy(value.state)
-        layer = value.layer
-        if layer is not None:
-            result.layer = dataclasses.replace(
-                layer, named=False, path="", top=None,
-                parameters=set(layer.parameters), buffers=set(layer.buffers),
-            )  # fmt: skip
+        take_after(result, value)
         inner = self.of(value.inner)
         result.inner = inner if isinstance(inner, (List, Dict, Set)) else None
         result.args, result.numbered = value.args, value.numbered
         result.open, result.length = value.open, value.length
-        # A copy of a module that was compiled in place is not compiled.
-        result.hooks = [entry for entry in value.hooks if entry[0] != wrappers.IN_PLACE]
         for key, item in value.attrs.items():
             result.attrs[key] = self.of(item)
         result.slots = copied(value.slots)
@@ -91,6 +83,19 @@ class Copier:
         if value.kept.leaf is not None:
             self._torch.opaque_parameters(result, self._node)
         return result
+
+
+def take_after(made: Instance, source: Instance) -> None:
+    """Give an object the state that the models of libraries keep of another."""
+    made.state = copy.copy(source.state)
+    layer = source.layer
+    if layer is not None:
+        made.layer = dataclasses.replace(
+            layer, named=False, path="", top=None,
+            parameters=set(layer.parameters), buffers=set(layer.buffers),
+        )  # fmt: skip
+    # A copy of a module that was compiled in place is not compiled.
+    made.hooks = [entry for entry in source.hooks if entry[0] != wrappers.IN_PLACE]
 
 
 _COPIES: ByKind[Copier, [], Value] = ByKind()

@@ -77,6 +77,7 @@ _KEEP = frozenset(
 )
 _FLATTENED: Kwargs = {"start_dim": 1, "end_dim": -1}
 """What nn.Flatten says of dimensions where its constructor is not told."""
+_REGISTERED = ("_parameters", "_buffers", "_modules")
 _ACCESS = {"__getattribute__": "getattr", "__setattr__": "setattr", "__delattr__": "delattr"}
 """The methods of every object that read, set and delete an attribute, with the functions that do the same."""
 BARE = ("torch.nn.Module", "torch.nn.modules.Module", "torch.nn.modules.module.Module")
@@ -120,6 +121,10 @@ class Modules:
             and not path.startswith(("torch.nn.init", "torch.nn.functional", "torch.nn.utils."))
             and name not in ("Parameter", "Module", "DataParallel")
         )
+
+    def is_plain_base(self, path: str) -> bool:
+        """Whether an object has nothing of a base before a constructor has run, but what its `__dict__` says."""
+        return path == "builtins.object" or path in BARE or self.is_class(path)
 
     def is_module_base(self, path: str) -> bool:
         name = path.rsplit(".", 1)[-1]
@@ -320,7 +325,7 @@ class Modules:
             return access
         if name in _KEEP:
             return Native(name, lambda m, args, kwargs, at: self._moved(owner, name, args, kwargs, at))
-        if name in ("_parameters", "_buffers", "_modules"):
+        if name in _REGISTERED:
             return Dict(_Registered(owner, name), layer.more, slots=owner.slots)
         if name == "module" and layer.wrapped:
             return owner
@@ -848,6 +853,20 @@ class _Registered(Attributes):
         if isinstance(key, str) and self.kind != "_modules":
             layer = layer_of(self.owner)
             (layer.buffers if self.kind == "_buffers" else layer.parameters).add(key)
+
+
+def registers(owner: Instance, name: str, value: Value) -> bool:
+    """Return whether a store gives a module other parameters, buffers or modules, and let it have them."""
+    if name not in _REGISTERED or owner.layer is None or type(value) is not Dict:
+        return False
+    if type(value.items) is _Registered and value.items.owner is owner:
+        return True
+    registered, given = _Registered(owner, name), list(value.items.items())
+    registered.clear()
+    for key, item in given:
+        registered[key] = item
+    owner.layer.more = owner.layer.more or bool(value.more)
+    return True
 
 
 def _is_parameter(layer: Layer, name: str, value: Value) -> bool:

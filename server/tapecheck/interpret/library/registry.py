@@ -16,6 +16,7 @@ from tapecheck.interpret.library import (
     arguments,
     builtin,
     contexts,
+    copies,
     frameworks,
     leaves,
     lightning,
@@ -449,6 +450,19 @@ class Libraries:
     def copy_of(self, value: Value, node: ast.AST, *, shallow: bool = False) -> Value:
         """Return what copy.deepcopy makes, new objects and leaves all the way down; copy.copy a new object alone."""
         return Copier(self.torch, node, shallow=shallow).of(value)
+
+    def bare_object(self, cls: Value) -> Instance:
+        match cls:
+            case Class() if not cls.opaque and all(map(self.torch.nn.is_plain_base, cls.library_bases())):
+                return self.engine.new_object(cls)
+            case Lib() if self.torch.nn.is_class(cls.path):
+                made = Instance(None, cls.path, module=True)
+                self.prepare_object(made, [])
+                return made
+        raise TypeError(cls)
+
+    takes_after = staticmethod(copies.take_after)
+    registers = staticmethod(nnlib.registers)
 
 
 __all__ = ["Libraries", "has_model"]

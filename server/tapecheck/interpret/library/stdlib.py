@@ -25,7 +25,6 @@ from tapecheck.interpret.values import (
     PICKED,
     Args,
     Cached,
-    Class,
     Dict,
     Extent,
     Function,
@@ -541,10 +540,7 @@ def _not(machine: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _new_object(machine: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    cls = args[0]
-    if not isinstance(cls, Class):
-        raise TypeError(cls)
-    return machine.new_object(cls)
+    return machine.library.bare_object(args[0])
 
 
 def _set_attribute(machine: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> None:

@@ -11,7 +11,7 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import constants, unknowns
 from tapecheck.interpret.objects.containers import extend
-from tapecheck.interpret.objects.namespaces import Attributes
+from tapecheck.interpret.objects.namespaces import Attributes, described
 from tapecheck.interpret.values import (
     BEYOND,
     COUNTED,
@@ -332,6 +332,7 @@ def dict_update(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AS
         if owner.kind == "counter":
             counted(m, owner, source, 1, node)
         elif isinstance(source, Dict):
+            _takes_after(m, owner, source)
             for key, value in source.items.items():
                 owner.set_item(m, unkey(key), value, node)
             owner.more |= source.more
@@ -352,6 +353,12 @@ def dict_update(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AS
         else:
             owner.set_item(m, key, value, node)
     return None
+
+
+def _takes_after(m: Engine, owner: Dict, source: Dict) -> None:
+    """Note that an object gets the attributes of another, and with them what torch keeps of it."""
+    if type(owner.items) is Attributes and (other := described(source)) is not None:
+        m.library.takes_after(owner.items.owner, other)
 
 
 def _overwritten(m: Engine, owner: Dict, options: Value, node: ast.AST) -> None:

@@ -19,6 +19,7 @@ from tapecheck.interpret.objects.algebra import (
     set_update_by,
 )
 from tapecheck.interpret.objects.containers import TYPE_NAMES, append_all, exception_signal, extend, same_key
+from tapecheck.interpret.objects.namespaces import copied_items
 from tapecheck.interpret.values import (
     MORE,
     PICKED,
@@ -390,7 +391,7 @@ def _dict_pop(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST)
 
 def _dict_copy(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return Dict(
-        dict(owner.items), owner.more, owner.factory, copied(owner.slots), born=m.world.position.clock,
+        copied_items(owner.items), owner.more, owner.factory, copied(owner.slots), born=m.world.position.clock,
         kind=owner.kind,
     )  # fmt: skip
 

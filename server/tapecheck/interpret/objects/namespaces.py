@@ -6,6 +6,7 @@ import ast
 from collections.abc import Hashable, Iterator, MutableMapping
 
 from tapecheck.interpret.values import (
+    Dict,
     Env,
     Instance,
     Interpreter,
@@ -70,6 +71,30 @@ class Attributes(MutableMapping[Hashable, Value]):
 
     def _names(self) -> list[str]:
         return [name for name, value in self.attrs.items() if self.holds(name, value)]
+
+
+class CopiedAttributes(dict[Hashable, Value]):
+    """A copy of an object's `__dict__`, which knows whose it is: with it goes what torch keeps of a module."""
+
+    def __init__(self, attributes: Attributes) -> None:
+        super().__init__(attributes)
+        self.owner = attributes.owner
+
+
+def copied_items(items: MutableMapping[Hashable, Value]) -> dict[Hashable, Value]:
+    """Return a copy of what a dict holds."""
+    return CopiedAttributes(items) if type(items) is Attributes else dict(items)
+
+
+def described(value: Dict) -> Instance | None:
+    """Return the object whose attributes a dict has, or had when it was copied."""
+    match value.items:
+        case Attributes(owner=owner) | CopiedAttributes(owner=owner) if type(value.items) in (
+            Attributes,
+            CopiedAttributes,
+        ):
+            return owner
+    return None
 
 
 class Names(MutableMapping[Hashable, Value]):

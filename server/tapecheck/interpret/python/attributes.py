@@ -20,6 +20,7 @@ from tapecheck.interpret.values import (
     Super,
     Unknown,
     Value,
+    bare_maker,
     behaviour,
     is_missing,
     loaded,
@@ -38,6 +39,8 @@ def instance_attribute(machine: Engine, owner: Instance, name: str, node: ast.AS
         return owner.attrs[name]
     if name == "__dict__":
         return Dict(Attributes(owner), slots=owner.slots)
+    if name == "__new__" and not (owner.cls is not None and owner.cls.defines(name)):
+        return bare_maker()
     if name == "__class__":
         return owner.cls if owner.cls is not None else Lib(owner.lib)
     for look in (_of_class, _of_container, _of_library, _by_getattr):
@@ -103,6 +106,8 @@ def class_attribute(machine: Engine, cls: Class, name: str, receiver: Value, nod
         return _read_by(machine, value, receiver, node)
     if name in ("__name__", "__qualname__"):
         return cls.name
+    if name == "__new__":
+        return bare_maker()
     if name == "__bases__":
         return tuple(cls.bases)
     if name == "__mro__":

@@ -7,6 +7,7 @@ import ast
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import carry, containers, records, syntax
+from tapecheck.interpret.objects.namespaces import described
 from tapecheck.interpret.objects.unread import computes, unread
 from tapecheck.interpret.values import (
     INERT,
@@ -177,8 +178,10 @@ def set_instance_attribute(machine: Engine, owner: Instance, name: str, value: V
     store_attribute(machine, owner, name, value, node)
 
 
-def take_attributes(owner: Instance, value: Dict) -> None:
+def take_attributes(machine: Engine, owner: Instance, value: Dict) -> None:
     """Let an object have a dict's entries as its attributes: `owner.__dict__ = value`."""
+    if (source := described(value)) is not None:
+        machine.library.takes_after(owner, source)
     if isinstance(value.items, dict) and all(isinstance(key, str) for key in value.items):
         owner.attrs = value.items
     else:
@@ -191,7 +194,9 @@ def store_attribute(machine: Engine, owner: Instance, name: str, value: Value, n
     """Set an attribute as `object.__setattr__` does."""
     machine.world.stores.kept += 1
     if name == "__dict__" and isinstance(value, Dict):
-        take_attributes(owner, value)
+        take_attributes(machine, owner, value)
+        return
+    if owner.module and machine.library.registers(owner, name, value):
         return
     if owner.module and isinstance(value, Tensor) and not value.parameter:
         before = owner.attrs.get(name)

@@ -58,6 +58,7 @@ from tapecheck.interpret.values.callable import (
     Native,
     Wrapped,
     Wrapping,
+    bare_maker,
     is_unseen,
     path_of,
 )
@@ -226,6 +227,7 @@ __all__ = [
     "argument",
     "as_given",
     "attrs_of",
+    "bare_maker",
     "behaviour",
     "bound_function",
     "bound_length",

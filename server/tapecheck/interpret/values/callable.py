@@ -12,6 +12,7 @@ from tapecheck.interpret.values.base import (
     Args,
     BaseValue,
     Deferred,
+    Identity,
     Interpreter,
     Kwargs,
     Signal,
@@ -149,6 +150,17 @@ class Native(BaseValue):
     def name_as_type(self) -> str:
         return self.name
 
+    @property
+    def plain_key(self) -> bool:  # type: ignore[override]
+        return self.is_one()
+
+    def is_one(self) -> bool:
+        # Python makes an object of a method anew for each reading: two are equal where their objects are the same.
+        return self.receiver is not None and behaviour(self.receiver).is_one()
+
+    def as_key(self, left: list[int]) -> Hashable:
+        return ("method", self.name, Identity(self.receiver)) if self.is_one() else BaseValue.as_key(self, left)
+
     def called(self, machine: Interpreter, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         try:
             result = self.call(machine, args, kwargs, node)
@@ -162,6 +174,11 @@ class Native(BaseValue):
 
     def decorates(self, machine: Interpreter, function: Value, node: ast.AST) -> Value:
         return self.call(machine, [function], {}, node)
+
+
+def bare_maker() -> Native:
+    """Return `object.__new__`: it makes an object of the class that it is given, and runs no constructor."""
+    return Native("__new__", lambda machine, args, kwargs, at: machine.library.bare_object(args[0]))
 
 
 @dataclass(eq=False, slots=True)
@@ -194,6 +211,8 @@ class Lib(BaseValue):
     def get_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> Value:
         if name in ("__name__", "__qualname__"):
             return self.path.rsplit(".", 1)[-1]
+        if name == "__new__":
+            return bare_maker()
         if not machine.expects("AttributeError") and machine.library.lacks_name(self.path, name):
             # Another version may have it, or it is typed only half: what it does nobody knows.
             machine.doubt("AttributeError", node)
