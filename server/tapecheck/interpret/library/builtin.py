@@ -83,6 +83,7 @@ from tapecheck.interpret.values import (
     plain,
     positional,
     settle_on,
+    unwrapped,
 )
 from tapecheck.interpret.values.vocabulary import ANY_LAYER
 from tapecheck.source.nodes import of_kind, walk, written_argument
@@ -393,7 +394,7 @@ def _set(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 def make_dict(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Dict:
     result = Dict({}, born=m.world.position.clock)
     given = args[:1]
-    if isinstance(first := positional(args, 0), Dict):
+    if isinstance(first := unwrapped(positional(args, 0)), Dict):
         result.items = copied_items(first.items)
         result.slots, result.more, given = copied(first.slots), first.more, []
     dict_update(m, result, given, kwargs, node)

@@ -26,6 +26,7 @@ from tapecheck.interpret.values import (
     known_keywords,
     may_carry,
     only,
+    unwrapped,
 )
 from tapecheck.source.nodes import of_kind
 from tapecheck.tape import LoopEnd
@@ -168,6 +169,7 @@ class _Steps:
             self.hook("on_train_batch_end", Unknown("outputs"), batch, index)
 
     def optimize(self, node: ast.AST, result: Value, optimizers: list[Value]) -> None:
+        result = unwrapped(result)
         loss = result.items.get("loss") if isinstance(result, Dict) else result
         if not may_carry(loss):
             return

@@ -33,6 +33,7 @@ from tapecheck.interpret.values import (
     known_int,
     only,
     only_tensors,
+    unwrapped,
 )
 from tapecheck.source.nodes import bound_by_import, id_of, is_literal, walk
 from tapecheck.tape import Fact, InPlace, Optimizer, Site, Step, both
@@ -77,7 +78,7 @@ class Optimizers:
         return owner
 
     def initialize(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        source = argument(args, kwargs, 0, "params")
+        source = unwrapped(argument(args, kwargs, 0, "params"))
         if isinstance(source, Generator):
             source = List(*self.machine.gathered(source, node))
         self.world.writer.optimizers += 1
@@ -140,7 +141,7 @@ class Optimizers:
     def _groups(self, source: Value, defaults: Dict, node: ast.AST) -> list[Dict]:
         """Return the parameter groups that an optimizer is given as such, with its defaults."""
         known = behaviour(source).known_items(self.machine, node) if isinstance(source, _LISTED) else None
-        groups = only(known or (), Dict)
+        groups = only(map(unwrapped, known or ()), Dict)
         if known is None or len(groups) != len(known):
             return []
         for group in groups:
@@ -166,6 +167,7 @@ class Optimizers:
 
     def _leaves(self, source: Value, node: ast.AST) -> tuple[list[Tensor], Fact]:
         """Return the parameters that are given, and whether it is these ("yes") or some of these ("no")."""
+        source = unwrapped(source)
         if isinstance(source, Tensor):
             return [source], "yes"
         if isinstance(source, Dict):
@@ -206,7 +208,7 @@ class Optimizers:
         return None
 
     def _add_group(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        group = argument(args, kwargs, 0, "param_group")
+        group = unwrapped(argument(args, kwargs, 0, "param_group"))
         members, complete = self._leaves(group, node)
         groups = owner.attrs.get("param_groups")
         if isinstance(groups, List):

@@ -34,6 +34,7 @@ from tapecheck.interpret.values import (
     positional,
     stands_still,
     unkey,
+    unwrapped,
 )
 
 CONTAINERS = ("Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict")
@@ -46,6 +47,7 @@ def fill(modules: Modules, owner: Instance, name: str, args: Args, kwargs: Kwarg
     layer = layer_of(owner)
     layer.container = name
     first = args[0] if args else next((value for key, value in kwargs.items() if key != MORE_KEYWORDS), None)
+    first = unwrapped(first)
     if name in _KEYED or (name == "Sequential" and isinstance(first, Dict)):
         _update(modules, owner, [first], {}, node)
     elif name == "Sequential":
@@ -287,6 +289,7 @@ def _update(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node:
 
 def _pairs(modules: Modules, source: Value, node: ast.AST) -> tuple[list[tuple[Value, Value]], bool]:
     """Return the keys and values that a container is given, and whether there may be more."""
+    source = unwrapped(source)
     if isinstance(source, Dict):
         return [(unkey(key), value) for key, value in source.items.items()], bool(source.more)
     if is_module(source) and layer_of(source).container in _KEYED:

@@ -328,7 +328,7 @@ def _taken_in(m: Engine, owner: Set | Dict, source: Value, node: ast.AST) -> lis
 
 
 def dict_update(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    for source in args:
+    for source in map(unwrapped, args):
         if owner.kind == "counter":
             counted(m, owner, source, 1, node)
         elif isinstance(source, Dict):
@@ -405,6 +405,7 @@ def set_add(m: Engine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) ->
 
 def counted(m: Engine, owner: Dict, source: Value, sign: int, node: ast.AST) -> None:
     """Count the elements of an iterable, or add the counts of a mapping, into a Counter."""
+    source = unwrapped(source)
     if isinstance(source, Dict):
         pairs = list(source.items.items())
         owner.more |= source.more

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Callable
 
 from tapecheck.interpret import limits
@@ -50,6 +51,7 @@ from tapecheck.interpret.values import (
     known_numbers,
     positional,
     unkey,
+    unwrapped,
     with_numbers,
 )
 
@@ -113,8 +115,15 @@ def _of_type(machine: Engine, owner: Native, name: str, node: ast.AST) -> Value:
         return owner.name
     # `str.lower` as a function: the method of its first argument.
     return Native(
-        name, lambda m, args, kwargs, at: m.call(m.get_attribute(args[0], name, at), args[1:], kwargs, at), method=True
+        name, lambda m, args, kwargs, at: m.call(_method_of(m, args[0], name, at), args[1:], kwargs, at), method=True
     )
+
+
+def _method_of(machine: Engine, receiver: Value, name: str, node: ast.AST) -> Value:
+    """Return a method of a value's builtin type: an object's own class may have another of the name."""
+    inner = unwrapped(receiver)
+    look = machine.get_attribute if inner is receiver else functools.partial(attribute, machine)
+    return look(inner, name, node)
 
 
 def _of_generator(machine: Engine, owner: Generator, name: str, node: ast.AST) -> Value:

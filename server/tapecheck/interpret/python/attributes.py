@@ -66,7 +66,9 @@ def _of_class(machine: Engine, owner: Instance, name: str, node: ast.AST) -> Val
 def _of_container(machine: Engine, owner: Instance, name: str, node: ast.AST) -> Value:
     """Return a method of the container that an object's class is made from."""
     inner = owner.inner
-    known = NO_MODEL if inner is None else methods.attribute(machine, inner, name, node)
+    if inner is None or (not methods.has_method(inner, name) and owner.cls and owner.cls.defines("__getattr__")):
+        return NO_MODEL
+    known = methods.attribute(machine, inner, name, node)
     return known if not isinstance(known, Native) or methods.has_method(inner, name) else NO_MODEL
 
 

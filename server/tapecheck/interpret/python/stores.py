@@ -27,6 +27,7 @@ from tapecheck.interpret.values import (
     on_graph,
     only,
     stored,
+    unwrapped,
 )
 from tapecheck.source.nodes import id_of, last_name
 from tapecheck.tape import Bind, Escape, Site
@@ -193,8 +194,8 @@ def take_attributes(machine: Engine, owner: Instance, value: Dict) -> None:
 def store_attribute(machine: Engine, owner: Instance, name: str, value: Value, node: ast.AST) -> None:
     """Set an attribute as `object.__setattr__` does."""
     machine.world.stores.kept += 1
-    if name == "__dict__" and isinstance(value, Dict):
-        take_attributes(machine, owner, value)
+    if name == "__dict__" and isinstance(held := unwrapped(value), Dict):
+        take_attributes(machine, owner, held)
         return
     if owner.module and machine.library.registers(owner, name, value):
         return

@@ -151,7 +151,8 @@ class Instance(BaseValue):
         return not self.module
 
     def named_parts(self, path: str) -> Iterable[tuple[str, Value]]:
-        return [(f"{path}.{name}" if path else name, item) for name, item in self.attrs.items()]
+        inner = self.inner.named_parts(path) if self.inner is not None else ()
+        return [*((f"{path}.{name}" if path else name, item) for name, item in self.attrs.items()), *inner]
 
     def entered(self, machine: Interpreter, node: ast.AST) -> Value:
         method = machine.special(self, "__enter__") or machine.special(self, "__aenter__")
