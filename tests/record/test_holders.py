@@ -333,3 +333,80 @@ def test_a_call_that_was_not_made_is_not_reached_although_its_line_ran(
     for name in ("loss", "out"):
         evidence = said[f"meter.all[{name!r}]"].evidence
         assert evidence is not None and evidence.verdict == ("confirmed" if name in which else "not-reached"), name
+
+
+TWO_NAMES = """
+    import collections
+    import torch
+
+    net = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+{made}
+
+    for i in range(10):
+        loss = net(torch.randn(8, 4)).pow(2).mean()
+        optimizer.zero_grad(); loss.backward(); optimizer.step()
+        {put}
+"""
+CONTAINERS = {"list": ("[]", "append(x)"), "deque": ("collections.deque()", "append(x)"), "set": ("set()", "add(x)")}
+BOTH = {
+    "remembered": (
+        "def make():\n    seen = {new}\n    def log(x):\n        seen.{put}\n    return log, seen\nlog, shown = make()",
+        "log(loss{cut})",
+    ),
+    "asked for": (
+        (
+            "def make():\n    seen = {new}\n    def log(x):\n        seen.{put}\n    def get():\n        return seen\n"
+            "    return log, get\nlog, get = make()\nshown = get()"
+        ),
+        "log(loss{cut})",
+    ),
+    "default": ("def log(x, seen={new}):\n    seen.{put}\n    return seen", "shown = log(loss{cut})"),
+    "attributes": (
+        (
+            "class Log:\n    def __init__(self):\n        self.shown = self.seen = {new}\n"
+            "    def log(self, x):\n        self.seen.{put}\nlogs = Log()"
+        ),
+        "logs.log(loss{cut})",
+    ),
+    "objects": (
+        (
+            "class Log:\n    def __init__(self, seen):\n        self.seen = seen\n"
+            "    def log(self, x):\n        self.seen.{put}\nshown = {new}\nlogs = Log(shown)"
+        ),
+        "logs.log(loss{cut})",
+    ),
+    "entry": ("shown = {new}\nstats = {{'loss': shown}}", "x = loss{cut}; stats['loss'].{put}"),
+}
+
+
+@pytest.mark.parametrize("cut", ["", ".detach()"])
+@pytest.mark.parametrize("container", CONTAINERS)
+@pytest.mark.parametrize("form", BOTH)
+def test_what_has_two_names_is_one_finding(
+    record: Callable[..., RunResult], tmp_path: Path, form: str, container: str, cut: str
+) -> None:
+    new, put = CONTAINERS[container]
+    made, stored = (text.format(new=new, put=put, cut=cut) for text in BOTH[form])
+    found = _judged(record, TWO_NAMES.format(made=textwrap.indent(made, "    "), put=stored), tmp_path)
+    verdicts = [one.evidence.verdict if one.evidence is not None else "" for one in found]
+    assert verdicts in ([[]] if cut else [["confirmed"], ["found-by-run"]]), found
+
+
+@pytest.mark.parametrize(
+    "made", ["shown = list(seen)", "shown = [*seen]", "shown = {'all': seen[:]}", "shown = tuple(seen)"]
+)
+def test_a_copy_of_what_is_kept_is_no_finding_of_its_own(
+    record: Callable[..., RunResult], tmp_path: Path, made: str
+) -> None:
+    put = f"seen.append(loss)\n        {made}"
+    (finding,) = _judged(record, TWO_NAMES.format(made="    seen = []", put=put), tmp_path)
+    assert finding.evidence is not None and finding.evidence.verdict == "confirmed" and "`seen`" in finding.message
+
+
+def test_what_is_kept_in_two_places_is_two_findings(record: Callable[..., RunResult], tmp_path: Path) -> None:
+    # Which of the two a text fills by name makes no difference.
+    hidden = "getattr(shown, 'app' + 'end')(loss); shown = shown"
+    text = TWO_NAMES.format(made="    seen, shown = [], []", put=f"seen.append(loss)\n        {hidden}")
+    assert len(_judged(record, text, tmp_path)) == 2

@@ -803,3 +803,41 @@ def test_calls_pass_where_an_optimizer_never_steps_again(record: Callable[..., R
     program = MANY_BATCHES.format(calls=200, clear="optimizer = torch.optim.SGD(model.parameters(), lr=0.01)")
     written = [event for event in record(program).tape.events if type(event).__name__ == "Backward"]
     assert len(written) < 400
+
+
+ZEROS = """
+    import torch
+    from torch import nn
+
+    model, other = nn.Linear(4, 1), nn.Linear(4, 1)
+    optimizer = torch.optim.SGD({stepped}.parameters(), lr=0.1)
+    for step in range(6):
+        x = torch.randn(5, 4)
+        trained = model(x).pow(2).mean()
+        zeros = ({of}(x) * 0).sum()
+        {first}
+        {second}
+        optimizer.step()
+"""
+BACKWARD = ["zeros.backward()", "trained.backward()"]
+
+
+@pytest.mark.parametrize("order", [BACKWARD, BACKWARD[::-1]], ids=["before", "after"])
+def test_zeros_that_are_added_beside_are_told_at_one_line(
+    record: Callable[..., RunResult], tmp_path: Path, order: list[str]
+) -> None:
+    text = textwrap.dedent(ZEROS.format(stepped="model", of="model", first=order[0], second=order[1])).lstrip("\n")
+    script = str(tmp_path / "script.py")
+    found = [one for one in check(from_text(text, script)).findings if one.code == "TAPE403"]
+    judged = judge(found, record(text).tape, directory=str(tmp_path))
+    (finding,) = [one for one in judged if one.code == "TAPE403"]
+    assert finding.evidence is not None and finding.evidence.verdict == "confirmed", finding
+
+
+def test_zeros_for_another_model_tell_nothing_of_this_one(record: Callable[..., RunResult], tmp_path: Path) -> None:
+    fields = {"stepped": "other", "of": "other", "first": BACKWARD[1], "second": BACKWARD[0]}
+    text = textwrap.dedent(ZEROS.format(**fields)).lstrip("\n")
+    script = str(tmp_path / "script.py")
+    judged = judge(check(from_text(text, script)).findings, record(text).tape, directory=str(tmp_path))
+    confirmed = [one for one in judged if one.evidence is not None and one.evidence.verdict == "confirmed"]
+    assert not [one for one in confirmed if one.code == "TAPE403"], confirmed

@@ -17,7 +17,7 @@ from tapecheck.record.ends import end_text
 from tapecheck.record.files import real_path
 from tapecheck.record.found import found_by_run
 from tapecheck.record.kept import as_measured
-from tapecheck.record.places import same_holder
+from tapecheck.record.places import given_together, is_made_of, same_holder
 from tapecheck.record.run import Output, Progress, RunRequest, RunResult, run
 from tapecheck.record.story import MIN_RUNS, Story
 from tapecheck.record.verdicts import never_ran
@@ -323,5 +323,8 @@ def _explains(story: Story, confirmed: Finding, found: Finding) -> bool:
         return True
     if confirmed.code == found.code == StaleGradient.code:
         # Of several backward calls that add to the same used gradients one is reported.
-        return any(story.at(place, found.span) for place in beside(confirmed.facts))
+        places = (*beside(confirmed.facts), *(at.span for _, at in given_together(story, confirmed)))
+        return any(story.at(place, found.span) for place in places)
+    if confirmed.code == found.code == GraphKeptAcrossIterations.code:
+        return is_made_of(story, found, confirmed)
     return confirmed.code in (GrowingChain.code, CreateGraphCycle.code) and found.code in _KEEPING

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import bisect
 import re
 from collections.abc import Iterator
 
@@ -91,6 +92,55 @@ def reached_there(story: Story, finding: Finding) -> set[int] | None:
     span = finding.facts.backward if isinstance(finding.facts, UntrainedParameterFacts) else None
     runs = story.runs_at(span) if span is not None else []
     return {number for run in runs for number in run.executed} if runs else None
+
+
+def is_made_of(story: Story, found: Finding, other: Finding) -> bool:
+    """Return whether a holder is made anew of what another one keeps, by a statement that names that: a copy of a list
+    keeps what the list does, for as long as that does.
+    """
+    names = {_parts(holder_of(other))[-1]}
+    mine, others = [], []
+    for series in story.holdings.series.values():
+        if holds_there(story, series, other):
+            others.append(series)
+            names.add(_parts(series.holder)[-1])
+        elif series.holder == holder_of(found) and story.at(found.span, series.at.span):
+            mine.append(series)
+    read = bool(names & _names_read_by(story, found.span))
+    return read and any(_keeps_all(one, two) for one in others for two in mine)
+
+
+def _keeps_all(series: Series, other: Series) -> bool:
+    """Return whether one holder has all that another one has, at each look at both."""
+    held = {sample.index: set(sample.held) for sample in series.samples}
+    looks = [set(sample.held) <= held[sample.index] for sample in other.samples if sample.index in held]
+    return series.loop == other.loop and len(looks) > 1 and all(looks)
+
+
+def _names_read_by(story: Story, span: Span) -> set[str]:
+    """Return what the values are made of that the assignments of a span store."""
+    tree = story.files.tree(span.file)
+    return {
+        getattr(node, "id", getattr(node, "attr", ""))
+        for assigned in (ast.walk(tree) if tree is not None else ())
+        if isinstance(assigned, ast.Assign) and span.line <= assigned.lineno <= max(span.end_line, span.line)
+        for node in ast.walk(assigned.value)
+    }
+
+
+def given_together(story: Story, finding: Finding) -> list[tuple[int, Site]]:
+    """Return the leaves whose used gradient a backward was seen to change, with that call, where the backward of a
+    finding came to them for the same step: it added zeros.
+    """
+    steps = [position for position, _ in story.reading.steps]
+    mine = [(bisect.bisect(steps, run.position), run) for run in story.runs_at(finding.span)]
+    return [
+        (leaf, at)
+        for leaf, at in story.gradients.stale
+        for run in story.runs_at(at.span)
+        if run.at.iteration == at.iteration
+        and any(leaf in own.executed and step == bisect.bisect(steps, run.position) for step, own in mine)
+    ]
 
 
 def is_statement(story: Story, loop: Span) -> bool:

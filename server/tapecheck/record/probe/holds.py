@@ -35,6 +35,7 @@ _MAX_LOOKUPS = 50_000
 _MAX_NODES = 100_000
 _MAX_HELD = 2_000
 _MAX_DEPTH = 6
+_OTHER_NAMES = 8
 _ENDS = 5_000
 _SEARCHING = 300_000
 # Going over everything that lives. Where a backward left saved tensors behind there is more to look for.
@@ -98,6 +99,37 @@ class Holder(NamedTuple):
     scope: Optional[Tuple[str, int]] = None
 
 
+Scope = Optional[Tuple[str, int]]
+
+
+class OtherNames:
+    """The other names that containers have, by the one that was met first, and by which of them each is told."""
+
+    def __init__(self) -> None:
+        self.told: Dict[Tuple[str, Scope], Holder] = {}
+        self._also: Dict[Tuple[str, Scope], List[Holder]] = {}
+        self._first: Dict[int, Holder] = {}
+
+    def begin(self) -> None:
+        self._also.clear()
+        self._first.clear()
+
+    def met(self, value: object, holder: Holder) -> None:
+        """Note a name of a value, if that is a container."""
+        first = self._first.get(id(value))
+        if first is None:
+            if is_a(value, list, dict, set, collections.deque):
+                self._first[id(value)] = holder
+        elif first.name != holder.name and not first.inside and not holder.inside:
+            others = self._also.setdefault((first.text, first.scope), [])
+            if len(others) < _OTHER_NAMES:
+                others.append(holder)
+
+    def of(self, holder: Holder) -> List[Holder]:
+        """Return the other names of what holds something as the content of a container."""
+        return self._also.get((holder.text, holder.scope), []) if holder.container and holder.inside else []
+
+
 class HoldFinder(Holds):
     """Finds, at the end of an iteration, who keeps graph nodes that are older than it."""
 
@@ -113,6 +145,7 @@ class HoldFinder(Holds):
         self.gone_over = self.looked_up = self.walked = 0
         self.gradients_have_graphs = False
         self.counted: Dict[int, bool] = {}
+        self.names = OtherNames()
         self._user_types: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()
 
     def iteration_ended(self, recorder: Recording, lines: ThreadLines, loop: RunningLoop, frame: FrameType) -> None:
@@ -267,6 +300,7 @@ class HoldFinder(Holds):
     ) -> None:  # fmt: skip
         numbers = sorted(held)
         newest = self._place_of(recorder, held[numbers[-1]])
+        holder = self._as_filled(recorder, holder)
         place = self._stored(recorder, holder, newest)
         at = recorder.site(place or newest or loop.place, lines.iteration(), self._statement(holder, place))
         fields: Dict[str, object] = {"bound": holder.bound} if holder.bound is not None else {}
@@ -342,6 +376,30 @@ class HoldFinder(Holds):
                         best = (rank, place)
         return best[1] if best is not None else None
 
+    def _as_filled(self, recorder: Recording, holder: Holder) -> Holder:
+        """Return a container under the name by which the program fills it, where it does not by the one that was met
+        first: `seen` for what a function remembers and has given away.
+        """
+        others, told, key = self.names.of(holder), self.names.told, (holder.text, holder.scope)
+        if not others:
+            return holder
+        if key not in told:
+            names = (other._replace(container=True, inside=True, bound=holder.bound) for other in (holder, *others))
+            filled = (name for name in names if self._is_filled(recorder, name))
+            told[key] = next(filled, holder)
+        return told[key]
+
+    def _is_filled(self, recorder: Recording, holder: Holder) -> bool:
+        """Return whether a statement ran that puts something into a container under a name."""
+        places_at = recorder.tracer.places_at
+        return any(
+            place.hits
+            for text, store in self._stores(holder)
+            if store.how != "assign"
+            for row in range(store.first, store.last + 1)
+            for place in places_at.get((text.filename, row), ())
+        )
+
     def _stores(self, holder: Holder) -> Iterator[Tuple[SourceText, Store]]:
         """Yield the statements that store under a holder's name, in its function where it is a local variable.
 
@@ -379,6 +437,7 @@ class HoldFinder(Holds):
         found: List[Tuple[Holder, Tensor]] = []
         kinds = _subclasses(self.torch.Tensor)
         seen: Set[int] = set()
+        self.names.begin()
         budget = _MAX_LOOKUPS
         queue: collections.deque[Tuple[object, Holder, int]] = collections.deque()
         held: List[Tuple[FrameType, Dict[str, object]]] = []
@@ -404,6 +463,7 @@ class HoldFinder(Holds):
                 if has_graph(value):
                     found.append((holder, value))
                 continue
+            self.names.met(value, holder)
             if depth >= _MAX_DEPTH or id(value) in seen:
                 continue
             seen.add(id(value))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tapecheck.record.places import given_together
 from tapecheck.record.story import Story, iteration
 from tapecheck.record.verdicts import not_reached
 from tapecheck.record.words import matches, names_text, steps_text
@@ -18,6 +19,7 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
     leaves = story.reading.ledger.leaves
     places = (finding.span, *beside(finding.facts))
     found = [(leaf, at) for leaf, at in story.gradients.stale if any(story.at(place, at.span) for place in places)]
+    found = found or given_together(story, finding)
     if found:
         names = [name for leaf, _ in found if (name := leaves[leaf].name if leaf in leaves else "")]
         named = list(dict.fromkeys(names))
