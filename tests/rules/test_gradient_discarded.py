@@ -530,3 +530,66 @@ def test_the_step_that_never_comes_is_made(old: str, new: str, line: int) -> Non
         lines = fixed(text, fix).splitlines()
         assert lines[line - 1].strip() == "optimizer.step()"
         assert len(lines) == len(text.splitlines()) + 1
+
+
+LOST = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+seen = []
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell, self.out = nn.GRUCell(4, 4), nn.Linear(4, 1)
+
+    def forward(self, x):
+        h, outs = torch.zeros(len(x), 4), []
+        for t in range(x.size(1)):
+            h = self.cell(x[:, t], h)
+            outs.append(self.out(h))
+        return {joined}
+
+
+model = Net()
+weight = model.cell.weight_hh
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    loss = model(torch.randn(8, 3, 4)[:, 1:]).pow(2).mean()
+    loss.backward()
+    {between}
+    {clearing}
+    optimizer.step()
+"""
+BETWEEN = (
+    "pass",
+    *CLIPPING,
+    "nn.utils.clip_grad_value_(model.parameters(), 0.01)",
+    "for p in model.parameters(): p.grad.mul_(0.5)",
+    "seen.append(nn.utils.clip_grad_norm_(model.parameters(), 0.01).item())",
+    "nn.utils.clip_grad_norm_(model.parameters(), 0.01); seen.append(weight.grad.sum().item())",
+    "optimizer.step(); nn.utils.clip_grad_norm_(model.parameters(), 0.01)",
+    "seen.extend(p.grad for p in model.parameters()); nn.utils.clip_grad_norm_(model.parameters(), 0.01)",
+)
+
+
+@pytest.mark.parametrize("joined", ["torch.stack(outs, 1)", "torch.cat(outs, 1)", "outs[-1]", "sum(outs)"])
+@pytest.mark.parametrize("between", BETWEEN)
+def test_what_is_clipped_and_cleared_is_lost(between: str, joined: str) -> None:
+    torch = pytest.importorskip("torch")
+    ends = []
+    for clearing in (
+        "optimizer.zero_grad()",
+        "optimizer.zero_grad(set_to_none=False)",
+        "if step % 2: model.zero_grad()",
+    ):
+        text = LOST.format(between=between, joined=joined, clearing=clearing)
+        names: dict[str, Any] = {}
+        exec(text, names)
+        torch.manual_seed(0)
+        made = names["Net"]().parameters()
+        learns = any(one.ne(was).any() for one, was in zip(names["model"].parameters(), made))
+        ends.append((bool(names["seen"] or learns), not any("cleared" in message for message, _ in late(text))))
+    assert [quiet for _, quiet in ends] == [used for used, _ in ends]

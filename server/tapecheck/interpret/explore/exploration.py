@@ -304,6 +304,7 @@ class Exploration:
         if way.turned is None:
             run = self._long_enough(run)
         world, watcher = run.world, run.watcher
+        fails = not world.omissions.mistakes <= self.found.mistakes
         self._note(run)
         watcher.settle(world)
         names = names_that_matter(run.machine) if world.choices.asked else set()
@@ -314,7 +315,7 @@ class Exploration:
             self.seen.first(world.writer.tape)
         else:
             fresh, other_graph = self.seen.says_new(world.writer.tape)
-        kept = fresh and self._keep(world)
+        kept = fresh and self._keep(world, fails)
         if kept and world.choices.reckons:
             self.measured.append((way, world.writer.tape, _measured(world)))
         for one in self._worth_trying(following, run, other_graph):
@@ -416,10 +417,12 @@ class Exploration:
         if fault not in self.found.faults:
             self.found.faults.append(fault)
 
-    def _keep(self, world: World) -> bool:
-        """Keep a tape that says something new; return whether the rules read it."""
+    def _keep(self, world: World, fails: bool) -> bool:
+        """Keep a tape that says something new; return whether the rules read it. `fails` says that it went on past an
+        exception that no earlier way had.
+        """
         tape = world.writer.tape
-        if world.choices.passed_by and not tape.complete:
+        if world.choices.passed_by and (fails or not tape.complete):
             # A program that fails where a loop is passed by is one whose loop goes round.
             return False
         judged = _OF_EVALUATIONS if tape.uncalled else (Backward, *_WITHOUT_BACKWARD)

@@ -165,8 +165,7 @@ def _op(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> V
     if fact is None:
         return torch.opaque_result(name, args, kwargs, node)
     visible.used(torch.world, args, node)
-    if name in _JOINS and known_elements(positional(args, 0)) == []:
-        # torch would raise: the list was filled where the dry run did not see it.
+    if name in _JOINS and _joins_nothing(torch, name, known_elements(positional(args, 0)), node):
         return Unknown.named(name)
     narrowed = narrow(torch, fact, args, kwargs)
     if _makes(narrowed, name, args, kwargs):
@@ -185,6 +184,19 @@ def _op(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> V
     result = apply(torch, narrowed, bound, node, target)
     numbers.passed_by(torch, narrowed, bound, result)
     return _measured(torch, name, result, target, args, kwargs, bound, node) if isinstance(result, Tensor) else result
+
+
+def _joins_nothing(torch: Torch, name: str, values: Sequence[Value] | None, node: ast.AST) -> bool:
+    """Whether what is joined is an empty list, as far as the dry run has seen what fills it.
+
+    torch raises then: what a loop fills that is passed by is empty. So it does where numbers are joined.
+    """
+    if values and any(behaviour(one).kind_as_index() == "int" for one in values):
+        torch.machine.wrong("TypeError", node)
+    empty = values is not None and not values
+    if empty and torch.world.choices.passed_by:
+        fail(torch, node, f"{name} expects a non-empty list of tensors")
+    return empty
 
 
 def _length_by(name: str, size: Unknown, args: Args) -> Unknown:

@@ -426,10 +426,14 @@ def _fate_of(reading: Reading, run: Run, leaf: int) -> tuple[_Fate | Literal["di
         moments = list(gradients.after(leaf, run.position))
         cleared = next((moment for moment in moments if moment.kind == "cleared"), None)
         return ("used", None) if looked_at(moments) else ("discarded", cleared)
-    first = next((moment for moment in gradients.after(leaf, run.position) if moment.kind != "added"), None)
-    if first is None:
-        return "left", None
-    return ("discarded", first) if first.kind == "cleared" else ("used", None)
+    later = [moment for moment in gradients.after(leaf, run.position) if moment.kind != "added"]
+    index = next((n for n, moment in enumerate(later) if moment.kind in ("stepped", "cleared")), len(later))
+    if _taken(later[:index]):
+        return "used", None
+    if index == len(later):
+        # Clipped, it is there still: for whom, nobody knows.
+        return ("used" if later else "left"), None
+    return ("discarded", later[index]) if later[index].kind == "cleared" else ("used", None)
 
 
 def _reads_inside(reading: Reading, run: Run) -> bool:
