@@ -41,6 +41,9 @@ USED = {
     "data": "w.grad.data.clone()",
     "stepped": "with torch.no_grad():\n    w -= 0.1 * w.grad",
     "moved on": "v = w - 0.1 * w.grad",
+    "times the gradient": "v = w * w.grad",
+    "by a function": "torch.sum(w.grad)",
+    "tried": "try:\n    v = w + w.grad\nexcept TypeError:\n    pass",
     "cleared": "w.grad.zero_()",
     "guarded": "if w.grad is not None:\n    w.grad.zero_()",
     "caught": "try:\n    w.grad.zero_()\nexcept AttributeError:\n    pass",
@@ -334,3 +337,80 @@ def test_what_a_call_that_is_written_again_hands_over_may_have_one(over: str) ->
     assert not _certain(f"{text}kept = [net(x) for x in {over}]\nc.grad.norm()\n")
     hidden = text.replace("net = Net()", "net = hidden.Net()")
     assert not _certain(f"{hidden}for x in {over}:\n    (net(x) * v).sum().backward()\nc.grad.norm()\n")
+
+
+EARLY = """\
+import torch
+from torch import nn
+model = nn.Linear(3, 1)
+w = model.weight
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    loss = model(torch.ones(2, 3)).pow(2).mean()
+    {lines}
+"""
+LOOKS = {
+    "noise": "for p in model.parameters(): p.grad.add_(0.1)",
+    "norm": "torch.stack([p.grad.norm() for p in model.parameters()]).norm()",
+    "scaled": "w.grad.mul_(0.5)",
+    "named": "g = w.grad; g.norm()",
+    "penalty": "loss = loss + (w * w.grad).sum()",
+    "of the step": "with torch.no_grad(): w.copy_(w - w.grad)",
+    "by a function": "torch.norm(w.grad)",
+    "normalized": "nn.functional.normalize(w.grad, dim=1)",
+    "cleared": "w.grad.zero_()",
+    "asked": "[p.grad.norm() for p in model.parameters() if p.grad is not None]",
+    "given": "w.grad = torch.ones(1, 3); w.grad.mul_(2)",
+    "shown": "print(w.grad)",
+    "later": "(w.grad.norm() if step else w.norm())",
+}
+ORDERS = {
+    "cleared first": ("optimizer.zero_grad()", "LOOK", "loss.backward()", "optimizer.step()"),
+    "cleared last": ("loss.backward()", "optimizer.step()", "optimizer.zero_grad()", "LOOK"),
+    "in time": ("optimizer.zero_grad()", "loss.backward()", "LOOK", "optimizer.step()"),
+    "kept as zeros": ("loss.backward()", "optimizer.step()", "optimizer.zero_grad(set_to_none=False)", "LOOK"),
+    "never cleared": ("LOOK", "loss.backward()", "optimizer.step()"),
+    "cleared by hand": ("loss.backward()", "w.grad = None", "LOOK"),
+    "another's": ("loss.backward()", "model.bias.grad = None", "LOOK"),
+    "by grad alone": ("gs = torch.autograd.grad(loss, [*model.parameters()])", "LOOK"),
+    "by a hook": (
+        "optimizer.zero_grad()",
+        "optimizer.step(lambda: [loss.backward(retain_graph=True), loss][1])",
+        "LOOK",
+    ),
+    "in two steps": ("optimizer.zero_grad()", "if step: loss.backward(retain_graph=True)", "LOOK", "loss.backward()"),
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_leaf_has_no_gradient_until_a_backward_fills_it(order: str) -> None:
+    orders = {look: "\n    ".join(line.replace("LOOK", LOOKS[look]) for line in ORDERS[order]) for look in LOOKS}
+    texts = {look: EARLY.format(lines=lines) for look, lines in orders.items()}
+    truth = {look: _raises(text) for look, text in texts.items()}
+    assert {look: _certain(text) for look, text in texts.items()} == truth
+    for look in (look for look, raises in truth.items() if raises):
+        report = check(from_text(texts[look], "run.py"))
+        for fix in fixes_for(report, report.findings[0]):
+            assert not _raises(fixed(texts[look], fix)), (look, fix.title)
+    method = "def look(model, optimizer, loss, step, w):\n    {}\nlook(model, optimizer, loss, step, w)"
+    for look, lines in orders.items():
+        # Called by nobody, it may be given a model that has gradients.
+        alone = f"import torch\n{method.partition(chr(10) + 'look(')[0].format(lines)}\n"
+        assert not _certain(alone), look
+
+
+HANDED = {
+    "the loss": "hidden.run(loss)",
+    "the model": "hidden.run(model)",
+    "a parameter": "hidden.run(w)",
+    "nothing": "hidden.run()",
+    "a number": "hidden.run(step)",
+}
+
+
+@pytest.mark.parametrize("handed", HANDED)
+@pytest.mark.parametrize("look", ["noise", "norm", "named"])
+def test_hidden_code_may_fill_a_gradient(handed: str, look: str) -> None:
+    lines = f"optimizer.zero_grad()\n    {HANDED[handed]}\n    {LOOKS[look]}\n    loss.backward()"
+    assert _certain(f"import hidden\n{EARLY.format(lines=lines)}") == (handed in ("nothing", "a number"))
+    assert not _certain(f"import hidden\n{EARLY.format(lines=lines).replace('nn.Linear(3, 1)', 'hidden.model()')}")

@@ -179,6 +179,11 @@ class Library(Protocol):
     def calls_kept(self, owner: Instance, name: str, node: ast.AST) -> None:
         """Note that what an object was given to keep is called: a function that knows nothing of the object."""
 
+    def lost_gradient(self, kind: str, node: ast.AST) -> None:
+        """End the way where Python raises an exception of a kind since an operand is the `.grad` of a tensor that has
+        none.
+        """
+
     def bound_to_none(self, env: Env, name: str, statement: ast.AST) -> None:
         """Note that a statement has bound a variable to None, which may be that of an absent gradient."""
 

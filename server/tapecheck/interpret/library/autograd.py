@@ -11,6 +11,7 @@ from typing import Literal
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Rewritten
 from tapecheck.interpret.library import own_backwards, replays, scalers, sharding, visible
+from tapecheck.interpret.library.absent import AbsentGradients
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.objects.unknowns import made_since
 from tapecheck.interpret.state import World, cuts_of
@@ -19,7 +20,6 @@ from tapecheck.interpret.values import (
     BaseValue,
     Class,
     Dict,
-    Env,
     Function,
     Generator,
     Instance,
@@ -28,7 +28,6 @@ from tapecheck.interpret.values import (
     List,
     Mark,
     Native,
-    Signal,
     Storage,
     Stream,
     Tensor,
@@ -62,7 +61,6 @@ from tapecheck.tape import (
     GradientSet,
     GradientsWithGraph,
     Problem,
-    Raised,
     Root,
     Saved,
     Site,
@@ -98,8 +96,6 @@ _Known = tuple[OpFact, dict[str, list[_Member]], Storage]
 
 _BESIDES = ("is_grads_batched", "materialize_grads", "retain_variables")
 """What `autograd.grad` takes by name alone, and what `backward` took before torch 0.2."""
-_COMPUTES = (ast.Attribute, ast.AugAssign, ast.BinOp, ast.Subscript, ast.UnaryOp)
-"""Expressions that raise where an operand is None."""
 _REWRITES = ("CopySlices", "AsStridedBackward0", "CheckpointBackward")
 """Nodes of changes through views, and around a checkpoint: the gradient goes through them as it comes."""
 
@@ -132,10 +128,7 @@ class Autograd:
         self.module_hooks: list[tuple[Instance, int, Value]] = []
         self.escaped: set[int] = set()
         """Leaves that unknown code has got."""
-        self._absent: dict[ast.AST, Tensor] = {}
-        """Reads of a gradient that were last of a tensor which is not a leaf, so that it was None."""
-        self._absent_names: dict[tuple[Env, str], Tensor] = {}
-        """Variables that hold the None of such a read."""
+        self.absent = AbsentGradients(torch)
         self._gradient_graph: dict[int, _Known] = {}
         self._own_gradients: dict[int, Fact] = {}
         """Nodes of custom Functions whose backward cuts the gradient ("may"), or is once_differentiable ("no")."""
@@ -610,6 +603,7 @@ class Autograd:
         self, event: Backward, traversal: Traversal, inputs: list[Value] | None, starts: list[Value], at: ast.AST
     ) -> None:
         world = self.world
+        self.absent.filled()
         roots = tuple(event.root_nodes)
         cut: list[int] = []
         limit = None if inputs is None else {tensor.node for tensor in only_tensors(inputs)}
@@ -686,45 +680,8 @@ class Autograd:
             return grad.tensor
         if isinstance(grad, Tensor):
             grad.note(Mark.GRADIENT_OF, tensor)
-        if grad is None and (tensor.lacks_gradient or self._requires_none(tensor)):
-            self._absent[node] = tensor
-        else:
-            self._absent.pop(node, None)
+        self.absent.read(tensor, node, missing=grad is None)
         return grad
-
-    def _requires_none(self, tensor: Tensor) -> bool:
-        """Whether a tensor surely requires no grad, and nobody else can have changed that."""
-        return tensor.requires_none and self.world.graph.keeps(tensor)
-
-    def bound(self, env: Env, name: str, statement: ast.AST) -> None:
-        """Note that a variable holds None from here on: of a gradient that is absent, it may be."""
-        tensor = self._absent.get(statement.value) if type(statement) is ast.Assign else None
-        if tensor is not None:
-            self._absent_names[env, name] = tensor
-        else:
-            self._absent_names.pop((env, name), None)
-
-    def _absent_from(self, operand: ast.AST) -> Tensor | None:
-        """Return the tensor whose absent gradient an operand is."""
-        if type(operand) is not ast.Name:
-            return self._absent.get(operand)
-        env = self.machine.envs[-1].scope_of(operand.id)
-        missing = env is not None and env.vars[operand.id] is None
-        return self._absent_names.get((env, operand.id)) if env is not None and missing else None
-
-    def lost(self, kind: str, node: ast.AST) -> None:
-        """End the way where Python raises since an operand is the `.grad` of a non-leaf tensor, which is None."""
-        operands = ast.iter_child_nodes(node) if isinstance(node, _COMPUTES) else ()
-        tensor = next(filter(None, map(self._absent_from, operands)), None)
-        if tensor is not None and tensor.node is not None:
-            self.torch.fail(node, "the gradient of a non-leaf tensor is None", kind=kind, of=tensor.node)
-        elif tensor is not None and tensor.name:
-            site, text = self.world.position.site(node), "the gradient of a tensor that requires no grad is None"
-            cut = next(iter(tensor.cuts), None)
-            if self.world.graph.is_lent(tensor):
-                self.world.assumptions.note("effect", f"what is called with `{tensor.name}` leaves it as it is", node)
-            self.world.writer.emit(Raised(site, kind, text, ungraded=tensor.name, cut=cut))
-            raise Signal(kind, None, text, node)
 
     def read(self, tensor: Tensor, node: ast.AST, how: str = "") -> None:
         """Note that the program looks at a gradient, `how` where its size matters."""
@@ -762,6 +719,8 @@ class Autograd:
         tensor.grad = value if owner is None or source is None else owner.grad
         leaf = _leaf_of(tensor)
         if leaf is not None:
+            if value is None:
+                self.absent.emptied(leaf)
             at = self.world.position.site(node)
             set_to = GradientSet(at, leaf, source=source)
             self.world.writer.emit(GradientCleared(at, leaf, "yes") if value is None else set_to)
@@ -769,6 +728,8 @@ class Autograd:
     def clear(self, tensor: Tensor, node: ast.AST, to_none: Fact, call: str = "") -> None:
         """zero_grad on one leaf; `call` is how the program writes that of an optimizer."""
         leaf = tensor.node if tensor.node is not None else _leaf_of(tensor)
+        if leaf is not None and to_none == "yes":
+            self.absent.emptied(leaf)
         if tensor.grad is None or leaf is None:
             if leaf is not None and to_none == "yes":
                 self.world.writer.emit(GradientCleared(self.world.position.site(node), leaf, to_none, call=call))

@@ -136,7 +136,7 @@ class Libraries:
         self.left_behind = torch.autograd.left_behind
         self.written_again = torch.autograd.written_again
         self.apply_function = torch.autograd.apply_function
-        self.lost_gradient, self.bound_to_none = torch.autograd.lost, torch.autograd.bound
+        self.lost_gradient, self.bound_to_none = torch.autograd.absent.lost, torch.autograd.absent.bound
         self.name_parameters = torch.nn.name_parameters
         self.object_attribute = torch.nn.attribute
         self.object_item = torch.nn.item

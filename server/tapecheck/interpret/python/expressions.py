@@ -275,6 +275,7 @@ def binary(machine: Engine, op: ast.operator, left: Value, right: Value, node: a
     if Tensor in (type(left), type(right)):
         if type(left) is str and type(op) is ast.Mod:
             return Unknown.text()
+        _note_refused(machine, left, right, node)
         result = _dunder(machine, op, left, right, node) if Instance in (type(left), type(right)) else None
         return machine.library.operator(type(op).__name__, left, right, node) if result is None else result
     left, right = concrete(left), concrete(right)
@@ -290,6 +291,18 @@ def binary(machine: Engine, op: ast.operator, left: Value, right: Value, node: a
         return _with_unknown(machine, op, left, right, node)
     result = _dunder(machine, op, left, right, node) if decides is Decides.INSTANCE else None
     return algebra.container_operator(machine, op, left, right, node) if result is None else result
+
+
+def _note_refused(machine: Engine, left: Value, right: Value, node: ast.AST) -> None:
+    """Note where a tensor computes nothing with what is on the other side: with None, or with a list.
+
+    What requires grad, or is computed with what does, is no whole number that a list can be repeated by.
+    """
+    if (left is None or right is None) and not machine.expects("TypeError"):
+        machine.library.lost_gradient("TypeError", node)
+    sides = only((left, right), List)
+    if sides and any(one.graph == "yes" for one in only((left, right, *sides[0].items), Tensor)):
+        machine.wrong("TypeError", node)
 
 
 def _with_unknown(machine: Engine, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:

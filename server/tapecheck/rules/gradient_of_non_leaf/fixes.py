@@ -15,6 +15,7 @@ from tapecheck.rules.backward_without_graph.fixes import asking
 from tapecheck.rules.gradient_of_non_leaf.facts import GradientOfNonLeafFacts
 from tapecheck.rules.words import join
 from tapecheck.source.nodes import attr_of, id_of, of_kind
+from tapecheck.tape import Raised, Site
 
 _OTHERS = "Check what else holds the tensor from before: that sees the change, too."
 
@@ -175,5 +176,55 @@ def ask(context: Context) -> Iterator[Candidate]:
         yield from offered(title, effect, code.insert_first(loop.body, [line]), group="gradient")
 
 
-STRATEGIES: tuple[Strategy, ...] = (in_place, leaf_last, retain, leaf_again, ask)
+def in_time(context: Context) -> Iterator[Candidate]:
+    """Move what reads a gradient that is not there: before what clears it, or behind the next backward."""
+    code, facts = context.code, context.finding.facts
+    if not isinstance(facts, GradientOfNonLeafFacts) or facts.how != "early":
+        return
+    clearing = code.statement_at(facts.cleared) if facts.cleared is not None else None
+    raised = (one.at for one in context.events(Raised) if one.at.span == context.finding.span)
+    for inner in code.statements(next(raised, Site(context.finding.span))):
+        reading = code.with_its_holders(_around(code, inner))
+        block, gone, lines = code.block(reading), code.delete(reading), code.lines_of(reading)
+        index = block.index(reading)
+        if gone is None or lines is None or not isinstance(reading, (ast.For, ast.Expr, ast.Assign, ast.AugAssign)):
+            continue
+        if clearing in block[:index] and any(map(_runs_backward, block[: block.index(clearing)])):
+            title = f"Move line {reading.lineno} before what sets the gradient to None (line {clearing.lineno})"
+            yield from offered(title, _IN_TIME, gone, code.insert_before(clearing, lines), group="in time")
+        later = next(filter(_runs_backward, block[index + 1 :]), None)
+        if later is not None:
+            title = f"Move line {reading.lineno} behind the backward (line {later.lineno})"
+            yield from offered(title, _IN_TIME, gone, code.insert_after(later, lines), group="in time")
+
+
+def forget(context: Context) -> Iterator[Candidate]:
+    """Write `w.grad = None` for `w.grad.zero_()`, where there is nothing to fill with zeros yet."""
+    code, facts = context.code, context.finding.facts
+    statement = code.statement_at(context.finding.span)
+    if not isinstance(facts, GradientOfNonLeafFacts) or facts.how != "early" or facts.cleared is not None:
+        return
+    match statement:
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Attribute(attr="grad") as gradient, attr="zero_"))):
+            line = f"{code.segment(gradient)} = None"
+            yield from offered(
+                f"Write `{line}`", "It is cleared as well.", code.replace(statement, line), safe=context.stops
+            )
+
+
+_IN_TIME = "It then has the gradient that the backward computes."
+
+
+def _around(code: Code, inner: ast.stmt) -> ast.stmt:
+    """Return the loop over parameters around a statement, where there is one; else the statement."""
+    loops = [one for one in code.loops(inner) if isinstance(one, ast.For) and not any(map(_runs_backward, one.body))]
+    return loops[-1] if loops and code.function(loops[-1]) is code.function(inner) else inner
+
+
+def _runs_backward(statement: ast.stmt) -> bool:
+    """Return whether a statement calls a backward itself."""
+    return any(attr_of(one.func) == "backward" for one in of_kind(statement, ast.Call))
+
+
+STRATEGIES: tuple[Strategy, ...] = (in_place, leaf_last, retain, leaf_again, ask, forget, in_time)
 """What is proposed, preferred first."""

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.gradient_of_non_leaf.facts import GradientOfNonLeafFacts, How
+from tapecheck.rules.gradients import name_of
 from tapecheck.rules.raising import at_each_place
 from tapecheck.rules.reading import Reading
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import called_from, headline, possible, quoted
-from tapecheck.tape import Node, Raised, Span
+from tapecheck.tape import GradientCleared, Node, Raised, Span
 
 _ASK = "call `{}.requires_grad_()` before anything is computed with it"
 HEADLINE = "the optimizer is given a tensor that is not a leaf"
@@ -18,7 +19,9 @@ HEADLINE = "the optimizer is given a tensor that is not a leaf"
 
 
 class GradientOfNonLeaf(Rule):
-    """The `.grad` of an operation's result is None, and an optimizer refuses such a tensor."""
+    """The `.grad` of an operation's result is None, and an optimizer refuses such a tensor; that of a leaf is None
+    until a backward fills it.
+    """
 
     code = "TAPE105"
     name = "gradient-of-non-leaf"
@@ -32,12 +35,41 @@ class GradientOfNonLeaf(Rule):
             for reading in readings
             for raised in reading.raised
             if raised.backward is None and not raised.caught
-            if raised.ungraded or raised.node in reading.ledger.nodes
+            if raised.ungraded or raised.node in reading.ledger.nodes or raised.node in reading.ledger.leaves
         ]
         return [
-            (self._ungraded if each.ungraded else self._finding)(reading, each, certain)
+            self._told(reading, each, certain)
             for reading, each, certain in at_each_place(readings, found, _comes_to)
+            # Which way a run takes to its first gradient, nobody knows.
+            if certain or each.node not in reading.ledger.leaves
         ]
+
+    def _told(self, reading: Reading, raised: Raised, certain: bool) -> Finding:
+        if raised.ungraded:
+            return self._ungraded(reading, raised, certain)
+        told = self._finding if raised.node in reading.ledger.nodes else self._empty
+        return told(reading, raised, certain)
+
+    def _empty(self, reading: Reading, raised: Raised, certain: bool) -> Finding:
+        """Return what is said of a leaf whose gradient is read before a backward fills it."""
+        assert raised.node is not None
+        name, home = name_of(reading, raised.node), raised.at.span
+        cleared = None
+        for _, event in reading.gradient_events:
+            if isinstance(event, GradientCleared) and event.leaf == raised.node:
+                cleared = event.at.span
+        labels = [Label(cleared, "set to None here", "changed")] if cleared is not None else []
+        labels += called_from(reading, raised.at, raised.at)
+        said = headline(["`{0}.grad` is None: no backward has filled it", "`{0}.grad` is None: not filled yet"], name)
+        return Finding(
+            self.code, self.name, self.severity, home,
+            said if name else "a gradient is None: no backward has filled it",
+            "read the gradient between the backward and where it is set to None" if cleared
+            else "read the gradient after a backward; what clears it asks first, `if w.grad is not None`",
+            tuple(label for label in labels if label.span != home), certain,
+            facts=GradientOfNonLeafFacts(tensor=name, built=home, how="early", cleared=cleared),
+            notes=("the `.grad` of a leaf is None until a backward fills it, and after `zero_grad()`",),
+        )  # fmt: skip
 
     def _ungraded(self, reading: Reading, raised: Raised, certain: bool) -> Finding:
         """Return what is said of a tensor that requires no grad: the name may have meant a leaf until then."""
