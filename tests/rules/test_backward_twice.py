@@ -393,3 +393,45 @@ class Agent:
 def test_values_of_a_hidden_model_may_have_graphs_of_their_own(text: str, told: int) -> None:
     report = check(from_text(HANDED_BACK.replace("TEXT", text), "train.py"))
     assert [one.code for one in report.findings] == ["TAPE101"] * told
+
+
+RENEWED = """\
+import torch
+w = torch.ones(3, requires_grad=True)
+def run(flag):
+    hidden = w.exp()
+    loss = hidden.sum()
+    BEFORE
+    if flag:
+        SIDE
+    loss.backward()
+run(FLAG)
+"""
+BEFORE = ("loss.backward()", "loss.backward(retain_graph=True)", "hidden.mean().backward()", "(w * 2).sum().backward()")
+SIDES = (
+    "loss = w.exp().sum()",
+    "loss = hidden.mean()",
+    "loss = w.sum()",
+    "loss = loss + w.sum()",
+    "hidden = w.exp(); loss = hidden.abs().sum()",
+    "loss = w.detach().requires_grad_().sum()",
+    "pass",
+)
+
+
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize("side", SIDES)
+def test_a_loss_that_a_condition_renews_may_be_the_old_one(before: str, side: str) -> None:
+    torch = pytest.importorskip("torch")
+    text = RENEWED.replace("BEFORE", before).replace("SIDE", side)
+    raises = []
+    for flag in ("True", "False"):
+        try:
+            exec(text.replace("FLAG", flag), {"torch": torch})
+            raises.append(False)
+        except RuntimeError:
+            raises.append(True)
+    for asked in ("len(open('data').read()) > 3", "torch.rand(1) > 0.5", "flag"):
+        hidden = text.replace("FLAG", asked).replace("import torch", "import torch\nfrom elsewhere import flag", 1)
+        told = [one.certain for one in check(from_text(hidden, "train.py")).findings if one.code == CODE]
+        assert told == ([all(raises)] if any(raises) else []), asked

@@ -233,6 +233,9 @@ class Ledger:
         """Nodes that exist if one of the values that they were computed from carries a graph, where nobody knew it."""
         self.traversals: dict[int, Traversal] = {}
         self._freed: dict[int, _Freed] = {}
+        self._spent: set[int] = set()
+        """Nodes that a backward which retains nothing, or may not, has run."""
+        self._unspent: set[int] = set()
         self._retained_by: dict[int, list[int]] = {}
         self.regions: dict[int, Region] = {}
         """The compiled region of each node that is in one."""
@@ -327,6 +330,21 @@ class Ledger:
     def is_freed(self, node: int) -> Fact:
         entry = self._entry(node)
         return entry.certain if entry else "no"
+
+    def is_spent(self, node: int) -> bool:
+        """Return whether a backward that may have freed what it came through, has run a node or one before it: that may
+        be freed though the node itself saves nothing.
+        """
+        ahead, seen = [node], set[int]()
+        while ahead:
+            number = ahead.pop()
+            if number in self._spent or self._entry(number) is not None:
+                return True
+            if number not in seen and number not in self._unspent and number in self.nodes:
+                ahead += self.nodes[number].inputs
+                seen.add(number)
+        self._unspent |= seen
+        return False
 
     def _entry(self, node: int) -> _Freed | None:
         region = self.regions.get(node)
@@ -434,6 +452,9 @@ class Ledger:
         """Free or retain a node that has run."""
         if node.id in self.regions:
             self._walk_region(self.regions[node.id], node.id, traversal, certain)
+        if backward.retain != "yes":
+            self._spent.add(node.id)
+            self._unspent.clear()
         if node.keeps == "no":
             return
         earlier = self._retained_by.get(node.id)

@@ -141,7 +141,7 @@ class Present:
             return Graph.NONE
         if value.oldest is not None and value.oldest <= self.first:
             return Graph.STALE
-        return Graph.STALE if self.world.writer.ledger.is_freed(value.node) != "no" else Graph.FRESH
+        return Graph.STALE if self.world.writer.ledger.is_spent(value.node) else Graph.FRESH
 
     def inert(self, side: Side, *, bound: bool = False) -> bool:
         """Whether nothing that a side works with can hold or build a graph: numbers, data, what nobody knows.
