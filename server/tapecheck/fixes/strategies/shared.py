@@ -290,8 +290,25 @@ def building_statements(code: Code, collision: Collision) -> list[ast.stmt] | No
     found = _of_one_block(code, [way[0] for way in outermost])
     # A call that runs the second backward as well is around both, not before it.
     if not _can_move(found) or any(one in found for one in code.statements(collision.second.at)):
-        found = _of_one_block(code, [code.statement_in(code.function(second), node.at) for node in wanted])
+        found = _of_scope(code, second, wanted)
     return found if _can_move(found) else None
+
+
+def _of_scope(code: Code, second: ast.stmt, wanted: Sequence[Node]) -> list[ast.stmt]:
+    """Return the statements that build some nodes in the function around a statement, or in one around that."""
+    found = (
+        _of_one_block(code, [code.statement_in(home, node.at) for node in wanted]) for home in _scopes(code, second)
+    )
+    return next(filter(_can_move, found), [])
+
+
+def _scopes(code: Code, statement: ast.stmt) -> Iterator[ast.AST]:
+    """Yield the function around a statement, and the ones around that: a closure runs what these have computed."""
+    scope: ast.AST = code.function(statement)
+    yield scope
+    while isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)) and code.owner(scope) is None:
+        scope = code.function(scope)
+        yield scope
 
 
 def _can_move(statements: list[ast.stmt]) -> bool:

@@ -531,7 +531,8 @@ def _taken_from(torch: Torch, name: str, args: Args, node: ast.AST, *, whole: bo
     for value in torch.tensors(tuple(args)):
         if value.node is None and not (whole and value is args[0]):
             cuts = merge_cuts(cuts, value.cuts)
-        elif name in ("as_tensor", "asarray") and isinstance(value, Tensor):
+        elif name in ("as_tensor", "asarray") and isinstance(value, Tensor) and value is args[0]:
+            # Of tensors in a list it takes the numbers.
             return value
         else:
             cuts = merge_cuts(torch.world.graph.cut("copy", node, value, name=getattr(value, "name", "")), cuts)

@@ -528,6 +528,7 @@ FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     "torch.cuda.is_available": _has_accelerator,
     "torch.FloatTensor": _factory("FloatTensor"), "torch.LongTensor": _factory("LongTensor"),
     "torch.from_numpy": _factory("from_numpy"), "torch.as_tensor": _factory("as_tensor"),
+    "torch.asarray": _factory("asarray"),
     "torch.cuda.FloatTensor": _factory("FloatTensor"), "torch.manual_seed": _nothing,
     "torch.nn.utils.parameters_to_vector": _parameters_to_vector, "torch.save": _nothing,
     "torch.nn.functional.sigmoid": _function("sigmoid"), "torch.nn.functional.tanh": _function("tanh"),

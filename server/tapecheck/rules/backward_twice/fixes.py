@@ -489,12 +489,27 @@ def _storing_calls(code: Code, collision: Collision, source: int) -> Iterator[as
     sites = [collision.ledger.nodes[source].at, *(event.at for event in kept)]
     places = _places(code, sites)
     functions = dict.fromkeys(code.function(place) for at in sites for place in code.statements(at))
-    for node in (node for function in functions for node in walk(function)):
-        if isinstance(node, ast.Call) and method_called(node) in ADDS_ONE and node.args:
-            value = node.args[-1]
+    for call in (node for function in functions for node in walk(function) if isinstance(node, ast.Call)):
+        if method_called(call) in ADDS_ONE and call.args:
+            value = call.args[-1]
             inside = not places.isdisjoint(range(code.start(value), code.end(value) + 1))
             if inside or any(dotted(read) in names for read in reads(value)):
-                yield node
+                yield call
+        yield from _stored_by(code, call, names)
+
+
+def _stored_by(code: Code, call: ast.Call, names: set[str]) -> Iterator[ast.Call]:
+    """Yield the calls in a function of the file that put into a container what a call gives it under some names."""
+    given = {index: one for index, one in enumerate(call.args) if dotted(one) in names}
+    called = last_part(call.func)
+    for function in of_kind(code.tree, ast.FunctionDef) if given and called else ():
+        if function.name != called:
+            continue
+        own = function.args.args[1 if code.owner(function) is not None else 0 :]
+        parameters = {one.arg for index, one in enumerate(own) if index in given}
+        for inner in of_kind(function, ast.Call):
+            if method_called(inner) in ADDS_ONE and inner.args and id_of(inner.args[-1]) in parameters:
+                yield inner
 
 
 def _detach_stored(code: Code, call: ast.Call) -> Iterator[Candidate]:

@@ -13,6 +13,7 @@ from tapecheck.fixes.strategies.differentiable import draw_with_graph, past_zero
 from tapecheck.fixes.strategies.frozen import leave_trainable, spare_trained, switch_on_again
 from tapecheck.fixes.strategies.gradients import clear_at_another_time
 from tapecheck.fixes.strategies.registered import make_optimizer_later
+from tapecheck.fixes.strategies.stacked import stack_values
 from tapecheck.source.nodes import id_of
 from tapecheck.tape import Backward, Span, Tape
 
@@ -71,6 +72,7 @@ STRATEGIES: tuple[Strategy, ...] = (
     remove_cut,
     detach_for_the_first,
     stay_in_torch,
+    stack_values,
     spare_trained,
     leave_trainable,
     switch_on_again,
