@@ -303,6 +303,48 @@ def test_what_makes_nothing_require_grad_starts_nothing(flag: str, started: bool
     assert [finding.code for finding in report.findings] == (["TAPE104"] if started else [])
 
 
+KINDS = """\
+import torch
+from hidden import build, loss_of
+criterion, other = build("first"), build("second")
+w = torch.randn(3, requires_grad=True)
+loss = w.exp().sum()
+for given in (VALUES):
+    if isinstance(given, KIND):
+        loss = w.exp().sum()
+    else:
+        loss.backward(retain_graph=True)
+loss.backward()
+"""
+
+
+@pytest.mark.parametrize("kind", ["torch.Tensor", "list", "(tuple, list)", "dict", "torch.nn.Module"])
+@pytest.mark.parametrize(
+    ("values", "types"),
+    [
+        ("criterion(w), criterion(w * 2), criterion(w, w)", 1),
+        ("loss_of(w), loss_of(w * 2), loss_of(torch.ones(3))", 1),
+        ("criterion.loss(w), criterion.loss(w * 2)", 1),
+        ("criterion(w), other(w), criterion(w)", 2),
+        ("criterion(w), criterion.loss(w)", 2),
+        ("loss_of(w), criterion(w), loss_of(w * 2)", 2),
+    ],
+)
+def test_what_the_same_hidden_code_gives_is_of_the_same_type(values: str, types: int, kind: str) -> None:
+    text = KINDS.replace("VALUES", values).replace("KIND", kind)
+    tapes = check(from_text(text, "train.py")).interpretation.tapes
+    answers = [[event.taken for event in tape.events if isinstance(event, Decision)] for tape in tapes]
+    assert {len(each) for each in answers} == {types}
+    assert len({tuple(each) for each in answers}) >= 2
+
+
+@pytest.mark.parametrize("kind", ["float", "type(None)", "(int, float)"])
+def test_whether_hidden_code_gives_a_value_at_all_may_change(kind: str) -> None:
+    text = KINDS.replace("VALUES", "criterion(w), criterion(w * 2)").replace("KIND", kind)
+    tapes = check(from_text(text, "train.py")).interpretation.tapes
+    assert {len([one for one in tape.events if isinstance(one, Decision)]) for tape in tapes} == {2}
+
+
 ARGUMENTS = """\
 import argparse
 import os

@@ -24,6 +24,7 @@ from tapecheck.interpret.values import (
     Kept,
     Kind,
     Kwargs,
+    Lib,
     List,
     Mark,
     Native,
@@ -191,6 +192,8 @@ def opaque_result(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast
         if not name.startswith("torch.") or _computes_any(args, kwargs) or requires_any(values) != "no":
             result.trust = result.trust._replace(data=False, returned=True)
     result.kept = Kept(given, values=_led_to(name, args, kwargs), walked=_walked(torch, values))
+    if "." in name:
+        result.origin = result.origin._replace(called=Lib(name))
     if not name.startswith((*_GENERIC_DATA, *leaves.LOOKING)):
         for value in values:
             torch.world.graph.hand_over(value)
@@ -359,6 +362,7 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
         return known
     _meet(torch, function, node)
     computed = _computed(torch, function, given, args, kwargs, more, node)
+    computed.origin = computed.origin._replace(called=function)
     if passed:
         torch.world.assumptions.passed[id(computed)] = computed
     if computed.node is not None:

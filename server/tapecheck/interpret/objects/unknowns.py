@@ -41,7 +41,9 @@ _ARITHMETIC: dict[str, Callable[[float, float], float]] = {
 
 
 _WEIGHING = frozenset(("Mult", "Div", "Pow"))
-_PLAIN = frozenset(f"builtins.{name}" for name in ("bool", "bytes", "complex", "float", "int", "str"))
+_PLAIN = frozenset(
+    ("types.NoneType", *(f"builtins.{name}" for name in ("bool", "bytes", "complex", "float", "int", "str")))
+)
 """Types whose objects hold nothing: no tensor is one, and none has a tensor in it."""
 
 

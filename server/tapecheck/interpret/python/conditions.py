@@ -499,6 +499,7 @@ def unknown_test(machine: Engine, op: ast.cmpop, left: Value, right: Value) -> V
     value = machine.world.knowledge.known.get(key)
     if value is None:
         value = machine.world.knowledge.known[key] = _new_test(machine, positive, left, right)
+        _answer_of_type(machine, value, left, right)
     if value.shown.truth is None and value.origin.asks.compared is not None:
         value.shown = value.shown._replace(truth=unknowns.decided(*value.origin.asks.compared))
     if value.shown.truth is None and key[0] in _EXCLUSIVE:
@@ -530,6 +531,21 @@ def _new_test(machine: Engine, kind: type[ast.cmpop], left: Value, right: Value)
         # What somebody asks the length of is not empty, as a rule.
         value.default = Default({"Eq": False, "Gt": True}.get(kind.__name__))
     return value
+
+
+def _answer_of_type(machine: Engine, test: Unknown, left: Value, right: Value) -> None:
+    """Answer what type a value has which hidden code gave as it was answered of what the same code gave before.
+
+    A test for a type without graphs asks whether there is a value at all, like one for None: that may change.
+    """
+    called = left.origin.called if type(left) is Unknown else None
+    kinds = unknowns.types_in(right)
+    if called is None or kinds is None or any(map(unknowns.is_plain, kinds)):
+        return
+    key = ("given", expression(called), expression(right))
+    before = machine.world.knowledge.known.setdefault(key, test)
+    if before is not test:
+        test.shown = test.shown._replace(truth=known_truth(machine, before))
 
 
 def _likely(machine: Engine, kind: type[ast.cmpop], setting: Unknown, default: Value, other: Value) -> bool | None:

@@ -98,7 +98,7 @@ class Origin(NamedTuple):
 
     `operation` is the name of an operation, if any, and `operands` are what that was given. `drawn` is what a function
     or operation of Python's own was given that made it, where that has no name here; the unknown `counts` where it says
-    how many there are of what it hangs on. `asks` is what it tests.
+    how many there are of what it hangs on. `asks` is what it tests, `called` the code, not visible, that gave it.
     """
 
     operation: str | None = None
@@ -106,6 +106,7 @@ class Origin(NamedTuple):
     drawn: tuple[Value, ...] = ()
     counts: bool = False
     asks: Question = NO_QUESTION
+    called: Value = None
 
 
 class Memo(NamedTuple):
@@ -680,7 +681,7 @@ def may_carry(value: Value) -> TypeGuard[Tensor | Unknown]:
 def drawn_from(result: Value, given: Iterable[Value]) -> Value:
     """Return a result, with what it hangs on noted where nobody knows what it is."""
     if type(result) is Unknown and result.origin.operation is None and not result.origin.drawn:
-        result.origin = Origin(drawn=tuple(given), counts=result.origin.counts, asks=result.origin.asks)
+        result.origin = result.origin._replace(drawn=tuple(given))
     return result
 
 
