@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tapecheck.check import check
-from tapecheck.record import RunRequest, confirm
+from tapecheck.record import RunRequest, confirm, judge, run
 from tapecheck.source import read_source
 from tests.record.harness import QUIET
 
@@ -50,3 +50,66 @@ def test_what_ran_under_another_trace_function_is_unknown(kind: str, tmp_path: P
     verdict = judged.evidence.verdict if judged.evidence is not None else "inconclusive"
     assert verdict == ("confirmed" if kind == "nothing" else "inconclusive")
     assert any("another trace function" in note for note in judged.notes) == (kind != "nothing")
+
+
+RUNNER = """\
+import sys
+import torch
+
+def mine(frame, event, arg):
+    return mine
+
+text = open(sys.argv[1]).read()
+sys.settrace(mine)
+exec(compile(text, sys.argv[1], "exec"), {"__name__": "__main__"})
+"""
+UNDER = {
+    "twice": (
+        "TAPE101",
+        """\
+import torch
+net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh())
+loss = net(torch.randn(8, 4)).pow(2).mean()
+def again():
+    for step in range(2):
+        loss.backward()  # here
+again()
+""",
+    ),
+    "kept": (
+        "TAPE201",
+        PROGRAM.format(before="", after="").replace("losses.append(loss)", "losses.append(loss)  # here"),
+    ),
+    "used": (
+        "TAPE403",
+        """\
+import torch
+net = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(6):
+    loss = net(torch.randn(8, 4)).pow(2).mean()
+    loss.backward()  # here
+    optimizer.step()
+""",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", UNDER)
+def test_what_another_tracer_runs_is_told_at_its_own_lines(kind: str, tmp_path: Path, python: str) -> None:
+    code, text = UNDER[kind]
+    runner, script = tmp_path / "tool" / "runner.py", tmp_path / "project" / "train.py"
+    for path, content in ((runner, RUNNER), (script, text)):
+        path.parent.mkdir()
+        path.write_text(content)
+    found = list(check(read_source(str(script))).findings)
+    here = next(number for number, line in enumerate(text.splitlines(), 1) if "# here" in line)
+    watch = {(str(script), one.span.line) for one in found}
+    request = RunRequest(
+        str(runner), (str(script),), python=python, cwd=str(script.parent), watch=watch, own=(str(script),), env=QUIET
+    )
+    judged = judge(found, run(request).tape, directory=str(script.parent))
+    places = {(one.code, Path(one.span.file).name, one.span.line) for one in judged}
+    assert places == {(code, "train.py", here)}, judged
+    refuted = [one for one in judged if one.evidence is not None and one.evidence.verdict in ("refuted", "not-reached")]
+    assert not refuted

@@ -74,6 +74,9 @@ class HiddenLoops(Rounds):
         self._ran((lines.thread, lines.place, 0), lines)
 
     def _ran(self, key: Key, lines: ThreadLines) -> None:
+        if self.recorder.tracer.taken:
+            # A loop would be one of the calls that were seen last.
+            return
         text = self.ends.get(key)
         if text is not None:
             loop = next((loop for call in reversed(lines.stack) for loop in call.loops if loop.text is text), None)

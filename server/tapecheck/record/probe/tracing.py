@@ -84,6 +84,8 @@ class Tracer:
         self.unobserve: Callable[[], None] = lambda: None
         # Whether a thread was found to go without events that nobody had paused.
         self.without_events = False
+        # Whether another trace function had a thread where torch was called.
+        self.taken = False
 
     # Threads and functions
 
@@ -448,9 +450,30 @@ class Tracer:
                 self.overslept()
                 current = trace
         if current is not trace:
+            self._taken_over()
             return False
         sys.settrace(None)
         return True
+
+    def _taken_over(self) -> None:
+        """Note where this thread is, which another trace function has: what it did meanwhile is unknown."""
+        lines = self.threads.get(threading.get_ident())
+        if lines is None:
+            return
+        self.taken, lines.place = True, None
+        self.catch_up(lines)
+        running: List[Tuple[Function, int]] = []
+        frame: Optional[FrameType] = sys._getframe(2)
+        while frame is not None:
+            function = self.function(frame.f_code)
+            if function is not None:
+                running.append((function, frame.f_lineno))
+            frame = frame.f_back
+        place: Optional[Place] = None
+        for function, number in reversed(running):
+            context = self._context(function, place)
+            place = context.places.get(number) or self.new_place(context, number)
+        lines.place = place
 
     def go_on(self) -> None:
         """End a pause."""
