@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import os
 import random
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -174,3 +176,53 @@ def test_a_part_that_is_watched_no_more_is_unsure() -> None:
     assert part.known() == (0, True)
     entries.give_up()
     assert part.known() == (0, False) and told[-1] == (0, False) and not entries.rows
+
+
+DRIVER = """\
+import importlib, os, random, sys
+sys.path.insert(0, sys.argv[1])
+from probe.lines import Listener
+from probe.sources import Sources
+from probe.tracing import Tracer
+
+observing = importlib.import_module("probe.monitoring" if sys.version_info >= (3, 12) else "probe.settrace")
+path = os.path.abspath("program.py")
+with open(path, encoding="utf-8") as file:
+    text = file.read()
+lines = text.splitlines()
+failed = []
+for seed in range(10):
+    tracer = Tracer(Sources(path, "program.py"), Listener())
+    tracer.failed = lambda: failed.append(repr(sys.exc_info()[1]))
+    tracer.watched = {(path, row): 0 for row in range(1, len(lines) + 1)}
+    space = {"kept": [], "flags": [random.Random(seed).random() < 0.5 for _ in range(64)]}
+    stop = observing.observe(tracer, [])
+    exec(compile(text, path, "exec"), space)
+    stop()
+    for part in tracer.parts.of_file[path]:
+        inside = lines[part.at[0] - 1].encode()[part.at[1] : part.at[3]].decode()
+        hits, sure = part.known()
+        if inside.startswith("kept.append(") and inside.endswith(")") and inside.count("(") == 1:
+            ran = space["kept"].count(int(inside[12:-1]))
+            if hits != ran if sure else sys.version_info >= (3, 11):
+                failed.append((inside, hits, sure, ran))
+print("failed:", failed)
+"""
+VERSIONS = sorted({name for name in (f"python3.{minor}" for minor in range(9, 15)) if shutil.which(name)})
+
+
+@pytest.mark.parametrize("version", [PYTHON, *VERSIONS], ids=["own", *VERSIONS])
+def test_parts_are_counted_as_they_run(tmp_path: Path, version: str) -> None:
+    program = HEAD[HEAD.index("class Stop") : HEAD.index("flags =")] + "def run(step):\n"
+    for number, form in enumerate(FORMS):
+        text = form.format(flag=f"flags[{number}]", does=f"kept.append({number})")
+        program += "".join(f"    {line}\n" for line in text.splitlines())
+    (tmp_path / "program.py").write_text(program + "for step in range(3):\n    run(step)\n", encoding="utf-8")
+    (tmp_path / "driver.py").write_text(DRIVER, encoding="utf-8")
+    folder = Path(parts.__file__).parents[1]
+    done = subprocess.run(
+        [version, "driver.py", str(folder)], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    if done.returncode == 127 or "not found" in done.stderr:
+        pytest.skip(f"{version} is a name without an interpreter")
+    assert done.stdout.endswith("failed: []\n"), done.stdout + done.stderr

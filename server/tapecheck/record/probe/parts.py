@@ -7,6 +7,7 @@ with are watched, as long as they are worth it.
 from __future__ import annotations
 
 import ast
+import itertools
 from types import CodeType
 from typing import Callable, Collection, Dict, FrozenSet, Iterator, List, Optional, Protocol, Set, Tuple, Type, Union
 
@@ -179,6 +180,7 @@ class Parts:
         rows: Set[int] = set()
         within: Set[Part] = set()
         placed = False
+        operations = code.co_code
         for offset, position in _positions(code):
             placed = True
             now = {part for part in parts if part.holds(position)}
@@ -187,7 +189,7 @@ class Parts:
                 at[offset] = [(part, [0]) for part in begun]
                 rows.add(position[0])
             # A prefix of an instruction comes before it, and it is not said which of them an event tells of.
-            within = now if code.co_code[offset] != _PREFIX else now - begun
+            within = now if operations[offset] != _PREFIX else now - begun
         if not placed:
             # Compiled without columns, or out of something else than the text.
             for part in parts:
@@ -198,15 +200,18 @@ class Parts:
 def _positions(code: CodeType) -> Iterator[Tuple[int, Bytes]]:
     """Yield the offsets of instructions, with where these stand in the text, as far as that is known."""
     positions = getattr(code, "co_positions", tuple)
-    for index, (first, last, start, end) in enumerate(positions()):
+    # Python 3.13 has the jump past an element of a generator in the columns of that element.
+    for operation, index, (first, last, start, end) in zip(code.co_code[::2], itertools.count(), positions()):
         if first is not None and last is not None and start is not None and end is not None:
-            yield 2 * index, (first, start, last, end)
+            if operation not in _NOT_FIRST:
+                yield 2 * index, (first, start, last, end)
 
 
-def _prefix() -> int:
+def _opcodes() -> Tuple[int, FrozenSet[int]]:
     import opcode
 
-    return opcode.EXTENDED_ARG
+    return opcode.EXTENDED_ARG, frozenset([*opcode.hasjrel, *opcode.hasjabs, opcode.opmap.get("CACHE", -1)])
 
 
-_PREFIX = _prefix()
+# No expression begins with a jump, or with what an instruction remembers.
+_PREFIX, _NOT_FIRST = _opcodes()
