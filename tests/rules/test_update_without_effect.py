@@ -306,3 +306,47 @@ def test_the_average_of_the_case_program_stays_as_it_was() -> None:
     first, teacher = space["first"], space["teacher"]
     assert isinstance(first, torch.nn.Module) and isinstance(teacher, torch.nn.Module)
     assert all(map(torch.equal, first.parameters(), teacher.parameters()))
+
+
+TIMED = """\
+import time
+import timeit
+from elsewhere import now
+import torch
+from torch import nn
+model = nn.Linear(3, 3)
+w = model.weight
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{before}
+loss = model(torch.ones(2, 3)).sum()
+loss.backward()
+{behind}
+optimizer.step()
+"""
+ALONE = "start = {clock}()\n{op}\nprint({clock}() - start)"
+SEVERAL = "start = {clock}()\nfor _ in range(100):\n    {op}\nprint({clock}() - start)"
+LAPS = "laps = []\nfor _ in range(5):\n    start = {clock}()\n    {op}\n    laps.append({clock}() - start)"
+WARM = "for _ in range(3):\n    {op}\n"
+TIMES = {
+    "alone": (ALONE, "", False),
+    "several": (SEVERAL, "", False),
+    "laps": (LAPS, "", False),
+    "warmed up": (WARM + SEVERAL, "", False),
+    "behind a backward": ("", SEVERAL, False),
+    "warmed up with a backward between": (WARM, SEVERAL, False),
+    "before the clock": ("{op}\nstart = {clock}()\nx = w * 2\nprint({clock}() - start)", "", True),
+    "behind the clock": (f"start = {{clock}}()\nprint({{clock}}() - start)\n{WARM}", "", True),
+    "a clock alone": ("start = {clock}()\n{op}", "", True),
+    "a backward between": ("start = {clock}()\n{op}", "print({clock}() - start)", True),
+}
+
+
+@pytest.mark.parametrize("times", TIMES)
+@pytest.mark.parametrize("op", ["w.mul(2)", "w.clamp(0, 1)", "w.data.add(1)"])
+def test_what_is_timed_has_an_effect(op: str, times: str) -> None:
+    before, behind, told = TIMES[times]
+    for clock in ("time.time", "time.perf_counter", "time.monotonic_ns", "timeit.default_timer", "now"):
+        text = TIMED.format(before=before.format(op=op, clock=clock), behind=behind.format(op=op, clock=clock))
+        found = [one for one in check(from_text(text, "train.py")).findings if one.code == CODE]
+        # What is no clock that is known may be anything.
+        assert bool(found) == (told or clock == "now"), clock

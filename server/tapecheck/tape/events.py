@@ -738,7 +738,7 @@ class NoEffect:
     never read again ("renamed"), or that it names a method and does not call it ("uncalled"). `text` is what is called
     as it is written in the source, "p.grad.clamp", or the name. `of` says what stays as it is: a "leaf", which may be a
     parameter that requires no grad, the "gradient" of one, or the "result" of an operation; `leaf` is that leaf, None
-    where it requires no grad.
+    where it requires no grad. `timed` says that the program reads a clock before and after it.
     """
 
     at: Site
@@ -746,6 +746,7 @@ class NoEffect:
     text: str
     of: Literal["leaf", "gradient", "result"] = "result"
     leaf: int | None = None
+    timed: bool = False
 
 
 class Setting(NamedTuple):

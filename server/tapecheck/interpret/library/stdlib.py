@@ -549,6 +549,13 @@ def _set_attribute(machine: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -
         machine.store_attribute(owner, name, value, node)
 
 
+def _clock(machine: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    machine.world.writer.clock()
+    return NO_MODEL
+
+
+_CLOCKS = ("time", "perf_counter", "monotonic", "process_time", "thread_time")
+
 _STANDARD: dict[str, Callable[[Engine, Args, Kwargs, ast.AST], Value]] = {
     **records.FUNCTIONS, "importlib.import_module": _imported,
     "types.SimpleNamespace": _namespace, "argparse.Namespace": _namespace,
@@ -597,6 +604,7 @@ _STANDARD: dict[str, Callable[[Engine, Args, Kwargs, ast.AST], Value]] = {
     "asyncio.ensure_future": _awaited, "builtins.object.__new__": _new_object,
     "builtins.object.__setattr__": _set_attribute,
     **{path: processes.worker(path) for path in processes.CLASSES},
+    **{f"time.{name}{unit}": _clock for name in _CLOCKS for unit in ("", "_ns")}, "timeit.default_timer": _clock,
     "torch.multiprocessing.spawn": processes.spawn, "torch.multiprocessing.spawn.spawn": processes.spawn,
 }  # fmt: skip
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tapecheck.interpret.values import Storage
-from tapecheck.tape import Backward, End, Ending, Event, Ledger, Tape, Traversal
+from tapecheck.tape import Backward, End, Ending, Event, Ledger, NoEffect, Step, Tape, Traversal
+
+_TRAINING = frozenset((Backward, Step))
 
 
 class TapeWriter:
@@ -19,6 +23,8 @@ class TapeWriter:
         self.loops = 0
         self.backwards = 0
         self.optimizers = 0
+        self._clock_read: int | None = None
+        """How many events there were when the program last read a clock."""
 
     def emit(self, event: Event) -> Traversal | None:
         """Append an event; return what the ledger makes of it where it is a backward."""
@@ -29,6 +35,18 @@ class TapeWriter:
         traversal = self.emit(event)
         assert traversal is not None
         return traversal
+
+    def clock(self) -> None:
+        """Note that the program reads a clock: of what it has computed since it last did, and dropped, it wants to know
+        how long that took, unless it has trained meanwhile.
+        """
+        events, before = self.tape.events, self._clock_read
+        self._clock_read = len(events)
+        if before is None or not _TRAINING.isdisjoint(map(type, events[before:])):
+            return
+        for index, event in enumerate(events[before:], before):
+            if type(event) is NoEffect:
+                events[index] = replace(event, timed=True)
 
     def end(self, how: Ending, detail: str = "") -> None:
         self.emit(End(how, detail))

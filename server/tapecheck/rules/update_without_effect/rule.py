@@ -37,7 +37,10 @@ class UpdateWithoutEffect(Rule):
         if not any(reading.runs or reading.steps for reading in readings):
             # A program that trains nothing may measure how long an operation takes.
             return []
-        found = [(reading, event.at.span, event) for reading in readings for _, event in reading.without_effect]
+        events = [(reading, event) for reading in readings for _, event in reading.without_effect]
+        # What is timed somewhere is run before that, too, to warm up.
+        timed = {event.text for _, event in events if event.timed}
+        found = [(reading, event.at.span, event) for reading, event in events if event.text not in timed]
         return [self._finding(*each) for each in at_each_place(readings, found, _comes_to)]
 
     def _finding(self, reading: Reading, event: NoEffect, certain: bool) -> Finding:
