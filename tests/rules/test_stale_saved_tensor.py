@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from tapecheck.check import check
+from tapecheck.source import from_text
+
 CODE = "TAPE102"
 
 
@@ -73,3 +78,41 @@ def test_a_retained_state_goes_stale_in_the_next_iteration(build: Any, found: An
     assert "`h = h.detach()`" in finding.help
     assert "remove it then" in finding.help
     assert finding.facts.kind == "carried"
+
+
+OPERANDS = (
+    "h", "h.detach()", "h.data", "h.view(3, 3)", "h.t()", "h.detach().clone()", "h * 1", "h[0:3]", "h.clone()[0]",
+    "h.sum()", "x", "x.detach()", "h.detach() + 1", "h.squeeze()", "h.unbind()[0].clone()",
+)  # fmt: skip
+IN_PLACE = (
+    "h.mul_({})", "h *= {}", "h.div_({})", "h.add_({})", "h.sub_({})", "h.addcmul_(x, {})", "h.copy_({})", "h.pow_({})",
+    "h.lerp_({}, 0.5)", "h.data.mul_({})", "torch.mul(h, {}, out=x)", "h.atan2_({})",
+    "h[0] *= ({})[1]", "h[:, 1] *= {}", "h[0].mul_(({})[0])",
+)  # fmt: skip
+
+
+CHANGED = """\
+import torch
+w = torch.rand(3, 3, requires_grad=True)
+x = torch.rand(3, 3)
+h = w.clone()
+CHANGE
+h.sum().backward()
+"""
+
+
+@pytest.mark.parametrize("change", IN_PLACE)
+def test_what_is_changed_by_its_own_memory_has_been_saved_before(change: str) -> None:
+    torch = pytest.importorskip("torch")
+    for operand in OPERANDS:
+        text = CHANGED.replace("CHANGE", change.replace("{}", operand))
+        try:
+            exec(text, {"torch": torch})
+            raises = False
+        except (RuntimeError, IndexError) as error:
+            if "modified by an inplace operation" not in str(error):
+                # Sizes, or memory that one op may not read and write.
+                continue
+            raises = True
+        told = [one.certain for one in check(from_text(text, "train.py")).findings if one.code == "TAPE102"]
+        assert told == [True] * raises, text

@@ -767,28 +767,41 @@ def _saves(
     if world.modes.recomputed or world.modes.packed:
         return saved
     lowered = _lowered(world, fact)
+    spoiled = world.graph.storage_of(target).id if may_carry(target) else None
     for thing, place, fired, changed in plan.saves:
         if place < 0:
             own = torch.pending_others.setdefault(-place, world.writer.new_storage())
             saved.append(Saved(own.id, world.writer.ledger.version(own.id), "result", None, fired))
             continue
         value = every[place]
-        if isinstance(value, Tensor) and value.storage.id in world.modes.wrapping.sharded:
+        if _is_sharded(world, value):
             continue
-        if value is not target:
-            if lowered == "yes" and is_parameter(value):
-                continue
-            # What is no parameter may be of lower precision already, and is then saved itself.
-            saved.append(world.graph.save(value, thing, both(fired, "may") if lowered != "no" else fired))
-        elif not changed:
-            # `h *= h` saves h before it changes it.
-            before = world.graph.save(value, thing, fired)
-            saved.append(dataclasses.replace(before, version=max(before.version - 1, 0)))
+        # The target in its own place is saved in full precision, and where what it becomes is saved, not here.
+        cast = lowered if value is not target else "no"
+        if (value is target and changed) or (cast == "yes" and is_parameter(value)):
+            continue
+        # What is no parameter may be of lower precision already, and is then saved itself.
+        kept = world.graph.save(value, thing, _perhaps_cast(fired, cast))
+        saved.append(_before_change(kept) if kept.storage == spoiled else kept)
     if plan.result != "no":
         memory = storage or world.writer.new_storage()
         saved.append(Saved(memory.id, world.writer.ledger.version(memory.id), "result", None, plan.result))
         torch.pending_storage = memory
     return saved
+
+
+def _is_sharded(world: World, value: Tensor | Unknown) -> bool:
+    return isinstance(value, Tensor) and value.storage.id in world.modes.wrapping.sharded
+
+
+def _perhaps_cast(fired: Fact, cast: Fact) -> Fact:
+    """Return whether an op saves a value itself, of which it may have made one of lower precision."""
+    return fired if cast == "no" else both(fired, "may")
+
+
+def _before_change(saved: Saved) -> Saved:
+    """Return what an op has saved before it changes it: `h *= h` saves h, and so does `h *= h.detach()`."""
+    return dataclasses.replace(saved, version=max(saved.version - 1, 0))
 
 
 def _lowered(world: World, fact: OpFact) -> Fact:

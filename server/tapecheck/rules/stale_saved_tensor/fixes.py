@@ -21,6 +21,7 @@ from tapecheck.fixes.strategies.copied import read_copies, write_into_copy
 from tapecheck.fixes.strategies.shared import detach_shared, forward_again, step_once
 from tapecheck.rules.stale_saved_tensor.facts import StaleSavedTensorFacts
 from tapecheck.rules.stale_saved_tensor.rule import ONLY_IN_PLACE
+from tapecheck.rules.words import join
 from tapecheck.source.nodes import (
     expression_of,
     id_of,
@@ -62,21 +63,60 @@ def no_broadcast(context: Context) -> Iterator[Candidate]:
 
 def out_of_place(context: Context) -> Iterator[Candidate]:
     """Rewrite `x += y` to `x = x + y`, `x.relu_()` to `x = x.relu()`, `inplace=True` away."""
-    code = context.code
     for change in _changes(context):
-        for frame in frames(change.at):
-            statement = code.statement_at(frame)
-            if isinstance(statement, ast.AugAssign) and _takes_the_place(code, change, statement, statement.target):
-                new = code.rewritten(statement, rewrite.out_of_place)
-                if new is None:
-                    continue
-                alone = held_alone(context, statement, statement.target) and keeps_type(context, statement)
-                title = f"Compute `{code.segment(statement.target)}` out of place"
-                yield _new_tensor(context, title, [new], alone)
-            call = context.call_at(frame)
-            if call is not None:
-                yield from _call_out_of_place(context, change, call)
+        yield from _in_its_place(context, change)
         yield from _modules_out_of_place(context, change)
+
+
+def _in_its_place(context: Context, change: InPlace) -> Iterator[Candidate]:
+    """Yield the statements of a change as those that make a new tensor."""
+    code = context.code
+    for frame in frames(change.at):
+        statement = code.statement_at(frame)
+        if isinstance(statement, ast.AugAssign) and _takes_the_place(code, change, statement, statement.target):
+            new = code.rewritten(statement, rewrite.out_of_place)
+            if new is None:
+                continue
+            alone = held_alone(context, statement, statement.target) and keeps_type(context, statement)
+            title = f"Compute `{code.segment(statement.target)}` out of place"
+            yield _new_tensor(context, title, [new], alone)
+        call = context.call_at(frame)
+        if call is not None:
+            yield from _call_out_of_place(context, change, call)
+
+
+def all_out_of_place(context: Context) -> Iterator[Candidate]:
+    """Rewrite every change that spoils what the backward needs, where one alone leaves others."""
+    for collision in context.collisions:
+        found: dict[ast.stmt | None, Candidate] = {}
+        for change in _spoiling(collision):
+            statement = context.code.statement_at(change.at.span)
+            if statement not in found and (one := next(_in_its_place(context, change), None)) is not None:
+                found[statement] = one
+        if len(found) > 1:
+            lines = join([str(line) for line in sorted(one.lineno for one in found if one is not None)])
+            changes = [change for one in found.values() for change in one.changes]
+            safe = all(one.safe for one in found.values())
+            yield Candidate(
+                f"Compute what lines {lines} change out of place",
+                _SAME if safe else _OTHERS,
+                changes,
+                safe,
+                fallback=True,
+            )
+
+
+def _spoiling(collision: Collision) -> list[InPlace]:
+    """Return the changes, in order, of what the nodes that a backward comes to have saved before them."""
+    changes = collision.ledger.changes
+    found = {
+        change: None
+        for node in collision.walked
+        for saved in node.saved
+        for change in changes.get(saved.storage, [])[saved.version :]
+        if change.optimizer is None
+    }
+    return sorted(found, key=lambda change: change.at.line)
 
 
 def _new_tensor(context: Context, title: str, changes: list[Change], alone: bool) -> Candidate:
@@ -585,5 +625,6 @@ STRATEGIES: tuple[Strategy, ...] = (
     change_copy,
     write_into_copy,
     leave_out,
+    all_out_of_place,
 )
 """What is proposed, preferred first."""
