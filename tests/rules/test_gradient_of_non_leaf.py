@@ -414,3 +414,61 @@ def test_hidden_code_may_fill_a_gradient(handed: str, look: str) -> None:
     lines = f"optimizer.zero_grad()\n    {HANDED[handed]}\n    {LOOKS[look]}\n    loss.backward()"
     assert _certain(f"import hidden\n{EARLY.format(lines=lines)}") == (handed in ("nothing", "a number"))
     assert not _certain(f"import hidden\n{EARLY.format(lines=lines).replace('nn.Linear(3, 1)', 'hidden.model()')}")
+
+
+STEPPED = """\
+import torch
+torch.manual_seed(0)
+class Model:
+    pass
+m = Model()
+m.w, m.b = torch.ones(3, requires_grad=True), torch.zeros(1, requires_grad=True)
+w, b = torch.ones(3, requires_grad=True), torch.zeros(1, requires_grad=True)
+def learn(m, w, b):
+    x = torch.arange(12.0).view(4, 3) / 12
+    for step in range(4):
+        loss = ((x @ W).sin() + B).pow(2).mean()
+        loss.backward()
+        STEPS
+    return [float(W.sum()), float(B.sum())]
+told = learn(m, w, b)
+"""
+STEPS = {
+    "two lines": "W = W - 0.1 * W.grad\nB = B - 0.1 * B.grad",
+    "one statement": "W, B = W - 0.1 * W.grad, B - 0.1 * B.grad",
+    "up": "W, B = W + 0.1 * W.grad, B + -0.1 * B.grad",
+    "under no_grad": "with torch.no_grad():\n    W = W - 0.1 * W.grad\n    B = B - 0.1 * B.grad",
+    "one under no_grad": "with torch.no_grad():\n    W, B = W - 0.1 * W.grad, B - 0.1 * B.grad",
+    "zeroed": "with torch.no_grad():\n    W = W - 0.1 * W.grad\n    B = B - 0.1 * B.grad\n    W.grad.zero_()\n"
+    "    B.grad.zero_()",
+    "one by the other": "W, B = W - 0.1 * W.grad, B - 0.1 * W.grad.mean()",
+}
+IN_TIME = "with torch.no_grad():\n    W -= 0.1 * W.grad\n    B -= 0.1 * B.grad\nW.grad = B.grad = None"
+
+
+def _stepped(steps: str, names: tuple[str, str]) -> str:
+    text = STEPPED.replace("STEPS", steps.replace("\n", "\n        "))
+    return text.replace("W", names[0]).replace("B", names[1])
+
+
+@pytest.mark.parametrize("names", [("w", "b"), ("m.w", "m.b")])
+@pytest.mark.parametrize("steps", STEPS)
+def test_steps_that_make_new_tensors_are_made_in_place(steps: str, names: tuple[str, str]) -> None:
+    text, wanted = _stepped(STEPS[steps], names), {}
+    exec(_stepped(IN_TIME.replace("-= 0.1 * W", "+= 0.1 * W" if steps == "up" else "-= 0.1 * W"), names), wanted)
+    assert _raises_any(text)
+    report = check(from_text(text, "run.py"))
+    (finding,) = [one for one in report.findings if one.severity == "error"]
+    fixes = [fix for fix in fixes_for(report, finding) if "in place" in fix.title]
+    assert bool(fixes) == (steps != "one by the other")
+    for fix in fixes:
+        learned: dict[str, object] = {}
+        exec(fixed(text, fix), learned)
+        assert learned["told"] == pytest.approx(wanted["told"]), fix.title
+
+
+def _raises_any(text: str) -> bool:
+    try:
+        return _raises(text)
+    except RuntimeError:
+        return True

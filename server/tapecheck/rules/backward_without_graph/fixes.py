@@ -21,6 +21,7 @@ from tapecheck.fixes.strategies.differentiable import (
 from tapecheck.fixes.strategies.frozen import frozen_by, leave_trainable, switch_on_again
 from tapecheck.fixes.strategies.recorded import record_where_walked
 from tapecheck.fixes.strategies.stacked import stack_values
+from tapecheck.fixes.strategies.stepped import update_in_place
 from tapecheck.rules.words import join
 from tapecheck.source.nodes import attr_of, method_called, of_kind
 from tapecheck.tape import Bind, Optimizer
@@ -204,6 +205,7 @@ STRATEGIES: tuple[Strategy, ...] = (
     remove_cut,
     stay_in_torch,
     stack_values,
+    update_in_place,
     unfreeze_its_own,
     switch_on_again,
     leave_trainable,

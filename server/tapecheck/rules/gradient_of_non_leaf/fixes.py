@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from tapecheck.fixes.candidate import Candidate, Context, Strategy, append, offered, remove_argument
 from tapecheck.fixes.code import Code
 from tapecheck.fixes.edit import Change
-from tapecheck.fixes.holders import held_alone
-from tapecheck.fixes.strategies.cuts import is_under_no_grad
 from tapecheck.fixes.strategies.registered import switches_on
+from tapecheck.fixes.strategies.stepped import all_in_place, each_in_place, steps_by_gradient, updates_beside
 from tapecheck.rules.backward_without_graph.fixes import asking
 from tapecheck.rules.gradient_of_non_leaf.facts import GradientOfNonLeafFacts
-from tapecheck.rules.words import join
 from tapecheck.source.nodes import attr_of, id_of, of_kind
 from tapecheck.tape import Raised, Site
-
-_OTHERS = "Check what else holds the tensor from before: that sees the change, too."
 
 
 def _computed(context: Context, *how: str) -> tuple[ast.Assign, str] | None:
@@ -37,85 +33,19 @@ def in_place(context: Context) -> Iterator[Candidate]:
     all in its block.
     """
     code, found = context.code, _computed(context, "update", "read")
-    if found is None or not _steps_by_gradient(found[0]):
+    if found is None or not steps_by_gradient(found[0]):
         return
-    block = [one for one in code.block(found[0]) if isinstance(one, ast.Assign)]
-    updates = [(one, code.segment(one.targets[0])) for one in block if _steps_by_gradient(one)]
+    updates = updates_beside(code, found[0])
     for chosen in ([found], updates) if len(updates) > 1 else ([found],):
-        yield from _all_in_place(context, chosen)
+        yield from all_in_place(context, chosen)
 
 
-def _all_in_place(context: Context, chosen: Sequence[_Update]) -> Iterator[Candidate]:
-    """Write updates as changes in place: where nothing else holds what they change, that is what they mean."""
-    code = context.code
-    torch, needed = code.torch()
-    changes = [_in_place_under_no_grad(code, run, torch) for run in _runs(code, chosen)]
-    alone = all(held_alone(context, statement, statement.targets[0]) for statement, _ in chosen)
-    title = f"Change {join(f'`{name}`' for _, name in chosen)} in place under `{torch}.no_grad()`"
-    effect = f"{'It stays the leaf' if len(chosen) == 1 else 'They stay the leaves'} that each backward fills."
-    yield from offered(
-        title, effect if alone else f"{effect} {_OTHERS}", *changes, *needed,
-        safe=context.stops and alone, group="in place" if alone else "shared",
-    )  # fmt: skip
-
-
-_Update = tuple[ast.Assign, str]
-"""A statement that steps a variable by its gradient, and the variable."""
-
-
-def _runs(code: Code, updates: Sequence[_Update]) -> list[list[_Update]]:
-    """Return updates of one block together as far as nothing, not even a comment, stands between them."""
-    runs: list[list[_Update]] = []
-    for one in updates:
-        last = runs[-1][-1][0] if runs else None
-        if last is not None and not code.text[code.end(last) : code.start(one[0])].strip():
-            runs[-1].append(one)
-        else:
-            runs.append([one])
-    return runs
-
-
-def _steps_by_gradient(statement: ast.Assign) -> bool:
-    """Return whether a statement is `w = w - rate * w.grad`."""
-    gradients = (one for one in of_kind(statement.value, ast.Attribute) if one.attr == "grad")
-    return _step(statement) is not None and any(_same(one.value, statement.targets[0]) for one in gradients)
-
-
-def _same(one: ast.expr, other: ast.expr) -> bool:
-    """Return whether two expressions read alike, whether they are read or stored into."""
-    return ast.unparse(one) == ast.unparse(other)
-
-
-def _in_place_under_no_grad(code: Code, run: Sequence[_Update], torch: str) -> Change | None:
-    """Return the edit for updates that follow one another; None where they do not stand on lines of their own."""
-    indent = code.indent(run[0][0])
-    if indent is None or not all(code.alone(statement) for statement, _ in run):
-        return None
-    within = is_under_no_grad(code, run[0][0])
-    lines = [] if within else [f"with {torch}.no_grad():"]
-    for statement, name in run:
-        step = _step(statement)
-        lines += [f"{'' if within else '    '}{name} {step[0]} {code.segment(step[1])}"] if step is not None else []
-    lines += [f"{name}.grad = None" for statement, name in run if not _clears(code, statement)]
-    return Change(code.start(run[0][0]), code.end(run[-1][0]), f"\n{indent}".join(lines))
-
-
-def _step(statement: ast.Assign) -> tuple[str, ast.expr] | None:
-    """Return the sign and the size of a step from a variable's value: `w - rate * w.grad`."""
-    match statement.value:
-        case ast.BinOp(left=left, op=ast.Sub() | ast.Add() as op, right=right) if _same(left, statement.targets[0]):
-            return ("-=" if isinstance(op, ast.Sub) else "+="), right
-    return None
-
-
-def _clears(code: Code, statement: ast.Assign) -> bool:
-    """Return whether the function around a statement clears the gradient of what it steps."""
-    owned = (one for one in of_kind(code.function(statement), ast.Attribute) if one.attr == "grad")
-    return any(
-        _same(one.value, statement.targets[0])
-        and (isinstance(one.ctx, ast.Store) or attr_of(code.parent(one)) == "zero_")
-        for one in owned
-    )
+def in_place_together(context: Context) -> Iterator[Candidate]:
+    """Write `w, b = w - rate * w.grad, b - rate * b.grad` as changes in place under no_grad."""
+    facts = context.finding.facts
+    statement = context.code.statement_at(facts.built) if isinstance(facts, GradientOfNonLeafFacts) else None
+    if isinstance(statement, ast.Assign):
+        yield from each_in_place(context, statement)
 
 
 def leaf_last(context: Context) -> Iterator[Candidate]:
@@ -138,7 +68,7 @@ def leaf_last(context: Context) -> Iterator[Candidate]:
 def retain(context: Context) -> Iterator[Candidate]:
     """Keep the gradient of what was computed: `h.retain_grad()`."""
     found = _computed(context, "read")
-    if found is not None and not _steps_by_gradient(found[0]):
+    if found is not None and not steps_by_gradient(found[0]):
         statement, name = found
         change = context.code.insert_after(statement, [f"{name}.retain_grad()"])
         title, effect = f"Keep its gradient: `{name}.retain_grad()`", f"The backward fills `{name}.grad`, too."
@@ -226,5 +156,5 @@ def _runs_backward(statement: ast.stmt) -> bool:
     return any(attr_of(one.func) == "backward" for one in of_kind(statement, ast.Call))
 
 
-STRATEGIES: tuple[Strategy, ...] = (in_place, leaf_last, retain, leaf_again, ask, forget, in_time)
+STRATEGIES: tuple[Strategy, ...] = (in_place, in_place_together, leaf_last, retain, leaf_again, ask, forget, in_time)
 """What is proposed, preferred first."""
