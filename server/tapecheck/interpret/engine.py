@@ -352,9 +352,6 @@ class Library(Protocol):
     def takes_after(self, owner: Instance, source: Instance) -> None:
         """Give a module what torch keeps of another whose `__dict__` it is given."""
 
-    def registers(self, owner: Instance, name: str, value: Value) -> bool:
-        """Return whether a store gives a module other parameters, buffers or modules, and let it have them."""
-
     # -- what nobody can look into --------------------------------------------------------------------------
 
     def unknown_operator(self, op: str, left: Value, right: Value, node: ast.AST) -> Value: ...

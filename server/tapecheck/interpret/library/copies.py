@@ -8,6 +8,7 @@ import dataclasses
 
 from tapecheck.interpret.library import wrappers
 from tapecheck.interpret.library.contract import Torch
+from tapecheck.interpret.objects.namespaces import share
 from tapecheck.interpret.values import ByKind, Dict, Instance, List, Record, Set, Tensor, Unknown, Value, copied
 
 
@@ -64,12 +65,17 @@ class Copier:
         result = Instance(value.cls, value.lib, value.module)
         self._made[id(value)] = result
         take_after(result, value)
+        # A copy of a module that was compiled in place is not compiled.
+        result.hooks = [entry for entry in value.hooks if entry[0] != wrappers.IN_PLACE]
         inner = self.of(value.inner)
         result.inner = inner if isinstance(inner, (List, Dict, Set)) else None
         result.args, result.numbered = value.args, value.numbered
         result.open, result.length = value.open, value.length
         for key, item in value.attrs.items():
             result.attrs[key] = self.of(item)
+        if self._shallow and value.module:
+            share(result, value)
+            result.hooks = value.hooks if len(result.hooks) == len(value.hooks) else result.hooks
         result.slots = copied(value.slots)
         if (wrapped := wrappers.wrapped(value)) is not None:
             result.state = wrappers.copy_of(self._torch, wrapped, self.of(wrapped.model), self._node)
@@ -94,8 +100,7 @@ def take_after(made: Instance, source: Instance) -> None:
             layer, named=False, path="", top=None,
             parameters=set(layer.parameters), buffers=set(layer.buffers),
         )  # fmt: skip
-    # A copy of a module that was compiled in place is not compiled.
-    made.hooks = [entry for entry in source.hooks if entry[0] != wrappers.IN_PLACE]
+    made.hooks = source.hooks
 
 
 _COPIES: ByKind[Copier, [], Value] = ByKind()

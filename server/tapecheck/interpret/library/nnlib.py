@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from tapecheck.interpret import limits
@@ -32,7 +32,7 @@ from tapecheck.interpret.library.states import (
     ShardState,
     state_of,
 )
-from tapecheck.interpret.objects.namespaces import Attributes
+from tapecheck.interpret.objects.namespaces import REGISTERED, Registered, is_registered_parameter
 from tapecheck.interpret.values import (
     INERT,
     MORE_KEYWORDS,
@@ -77,7 +77,6 @@ _KEEP = frozenset(
 )
 _FLATTENED: Kwargs = {"start_dim": 1, "end_dim": -1}
 """What nn.Flatten says of dimensions where its constructor is not told."""
-_REGISTERED = ("_parameters", "_buffers", "_modules")
 _ACCESS = {"__getattribute__": "getattr", "__setattr__": "setattr", "__delattr__": "delattr"}
 """The methods of every object that read, set and delete an attribute, with the functions that do the same."""
 BARE = ("torch.nn.Module", "torch.nn.modules.Module", "torch.nn.modules.module.Module")
@@ -222,7 +221,7 @@ class Modules:
         made: dict[int, Tensor] = {}
         for _, module in self.modules(owner):
             for name, value in module.attrs.items():
-                if not isinstance(value, Tensor) or not _is_parameter(layer_of(module), name, value):
+                if not isinstance(value, Tensor) or not is_registered_parameter(layer_of(module), name, value):
                     continue
                 if value.storage.id in self.world.modes.wrapping.sharded:
                     continue
@@ -325,8 +324,8 @@ class Modules:
             return access
         if name in _KEEP:
             return Native(name, lambda m, args, kwargs, at: self._moved(owner, name, args, kwargs, at))
-        if name in _REGISTERED:
-            return Dict(_Registered(owner, name), layer.more, slots=owner.slots)
+        if name in REGISTERED:
+            return Dict(Registered(owner, name), layer.more, slots=owner.slots)
         if name == "module" and layer.wrapped:
             return owner
         if name == "no_sync" and layer.wrapped:
@@ -830,50 +829,6 @@ def _home_of(owner: Instance, path: str) -> tuple[Instance | None, str]:
 def _is_answer(value: Value) -> bool:
     """Whether a hook has given something that takes the place of what it was given."""
     return value is not None and not isinstance(value, Unknown)
-
-
-class _Registered(Attributes):
-    """The `_parameters`, `_buffers` or `_modules` of a module: those of its attributes that are of the kind."""
-
-    def __init__(self, owner: Instance, kind: str) -> None:
-        super().__init__(owner)
-        self.kind = kind
-
-    def holds(self, name: str, value: Value) -> bool:
-        """Return whether an attribute is registered under this kind."""
-        layer = layer_of(self.owner)
-        if self.kind == "_modules":
-            return is_module(value)
-        if self.kind == "_buffers":
-            return name in layer.buffers
-        return _is_parameter(layer, name, value)
-
-    def __setitem__(self, key: Hashable, value: Value) -> None:
-        super().__setitem__(key, value)
-        if isinstance(key, str) and self.kind != "_modules":
-            layer = layer_of(self.owner)
-            (layer.buffers if self.kind == "_buffers" else layer.parameters).add(key)
-
-
-def registers(owner: Instance, name: str, value: Value) -> bool:
-    """Return whether a store gives a module other parameters, buffers or modules, and let it have them."""
-    if name not in _REGISTERED or owner.layer is None or type(value) is not Dict:
-        return False
-    if type(value.items) is _Registered and value.items.owner is owner:
-        return True
-    registered, given = _Registered(owner, name), list(value.items.items())
-    registered.clear()
-    for key, item in given:
-        registered[key] = item
-    owner.layer.more = owner.layer.more or bool(value.more)
-    return True
-
-
-def _is_parameter(layer: Layer, name: str, value: Value) -> bool:
-    """Return whether a module has a value as a parameter: what stands in its `_parameters`, whatever it was made as."""
-    if not isinstance(value, Tensor) or name in layer.buffers:
-        return False
-    return value.parameter or name in layer.parameters
 
 
 def _gather_modules(owner: Instance, prefix: str, seen: set[int], found: list[tuple[str, Instance]]) -> None:

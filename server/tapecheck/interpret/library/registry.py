@@ -462,7 +462,6 @@ class Libraries:
         raise TypeError(cls)
 
     takes_after = staticmethod(copies.take_after)
-    registers = staticmethod(nnlib.registers)
 
 
 __all__ = ["Libraries", "has_model"]

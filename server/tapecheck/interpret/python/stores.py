@@ -6,8 +6,7 @@ import ast
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.objects import carry, containers, records, syntax
-from tapecheck.interpret.objects.namespaces import described
+from tapecheck.interpret.objects import carry, containers, namespaces, records, syntax
 from tapecheck.interpret.objects.unread import computes, unread
 from tapecheck.interpret.values import (
     INERT,
@@ -24,6 +23,7 @@ from tapecheck.interpret.values import (
     behaviour,
     can_hold,
     is_parameter,
+    layer_of,
     on_graph,
     only,
     stored,
@@ -181,14 +181,25 @@ def set_instance_attribute(machine: Engine, owner: Instance, name: str, value: V
 
 def take_attributes(machine: Engine, owner: Instance, value: Dict) -> None:
     """Let an object have a dict's entries as its attributes: `owner.__dict__ = value`."""
-    if (source := described(value)) is not None:
-        machine.library.takes_after(owner, source)
+    source = namespaces.described(value)
+    if source is not None and type(value.items) is namespaces.Attributes:
+        namespaces.be_one(owner, source)
+        return
     if isinstance(value.items, dict) and all(isinstance(key, str) for key in value.items):
         owner.attrs = value.items
     else:
         owner.attrs = value.named()
         owner.open = owner.open or len(owner.attrs) < len(value.items)
     owner.open = owner.open or bool(value.more)
+    if source is not None:
+        machine.library.takes_after(owner, source)
+    if owner.module:
+        owner.attrs = dict(owner.attrs)
+        for kind in namespaces.REGISTERED:
+            if kind in owner.attrs and not namespaces.takes(owner, kind, owner.attrs.pop(kind)):
+                layer_of(owner).more = owner.open = True
+        # What is stored in the dict from now on is the module's.
+        value.items = namespaces.Attributes(owner)
 
 
 def store_attribute(machine: Engine, owner: Instance, name: str, value: Value, node: ast.AST) -> None:
@@ -197,7 +208,7 @@ def store_attribute(machine: Engine, owner: Instance, name: str, value: Value, n
     if name == "__dict__" and isinstance(held := unwrapped(value), Dict):
         take_attributes(machine, owner, held)
         return
-    if owner.module and machine.library.registers(owner, name, value):
+    if owner.module and namespaces.registers(owner, name, value):
         return
     if owner.module and isinstance(value, Tensor) and not value.parameter:
         before = owner.attrs.get(name)
