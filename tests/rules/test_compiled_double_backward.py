@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
 from tapecheck.check import check
@@ -171,3 +173,66 @@ def test_what_is_told_of_products_beside_views_stays_certain() -> None:
     for view in VIEWS:
         program = BESIDE.format(view=view, then=THEN["a second derivative of both"])
         assert raised_by(program) and [one.certain for one in check(from_text(program, "train.py")).findings] == [True]
+
+
+OF_DATA = """\
+import torch
+from torch import nn
+from hidden import load
+
+def weighed(x):
+    return nn.functional.relu(x @ weight)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.compile(nn.Sequential(nn.Linear(2, 2), nn.Tanh()))
+
+    def forward(self, x):
+        return self.inner(x.reshape(-1, 2))
+
+weight = torch.ones(2, 2, requires_grad=True)
+{made}
+{data}
+for step in range(4):
+    {passed}
+    {walked}
+"""
+COMPILED = [
+    "model = torch.compile(nn.Sequential(nn.Linear(2, 2), nn.Tanh()))",
+    "model = Net()",
+    "model = torch.compile(weighed)",
+    "model = torch.compile(Net())",
+]
+HIDDEN_DATA = [
+    "x = load()",
+    "x = load()['states']",
+    "x = load()['states'].reshape(-1, 2)",
+    "x = torch.cat([load()[0], load()[1]])",
+    "x, y = load()",
+]
+PASSED = ["out = model(x)", "out = model(x + 1) * 2", "out = model(x); other = model(x * 2)"]
+WALKED = {
+    "once": "out.sum().backward()",
+    "by its parts": "(out.mean() + out.sum()).backward()",
+    "twice": "out.sum().backward()\n    out.mean().backward()",
+}
+
+
+@functools.cache
+def errors_of(made: str, data: str, passed: str, walked: str) -> list[str]:
+    text = OF_DATA.format(made=made, data=data, passed=passed, walked=WALKED[walked])
+    return [one.code for one in check(from_text(text, "train.py")).findings if one.severity == "error"]
+
+
+@pytest.mark.parametrize("made", COMPILED)
+@pytest.mark.parametrize("data", HIDDEN_DATA)
+@pytest.mark.parametrize("passed", PASSED)
+@pytest.mark.parametrize("walked", WALKED)
+def test_data_that_comes_from_elsewhere_is_no_part_of_what_is_compiled(
+    made: str, data: str, passed: str, walked: str
+) -> None:
+    """A graph that nobody knows has its node from the call that first uses it, and each call has one of its own."""
+    visible = errors_of(made, "x = torch.ones(3, 2)", passed, walked)
+    assert visible == (["TAPE101"] if walked == "twice" else [])
+    assert errors_of(made, data, passed, walked) == visible

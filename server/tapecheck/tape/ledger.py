@@ -209,11 +209,6 @@ class _Graph:
     by_age: list[int]
 
 
-def _given(call: WrapperCall, source: int) -> bool:
-    """Return whether a node was there before a compiled call."""
-    return source <= call.first
-
-
 class Ledger:
     """Replays events one at a time and remembers what the engine would.
 
@@ -280,7 +275,7 @@ class Ledger:
         if call.wrapper is not None or call.whole == "no":
             return
         views = self._views_in(call, made)
-        inside = [number for number in made if number not in views]
+        inside = [number for number in made if number not in views and not self._given(call, number)]
         doubtful = dataclasses.replace(call, whole="may")
         for number, sources in views.items():
             if self.nodes[number].op not in _REPLAYED:
@@ -292,9 +287,15 @@ class Ledger:
         inputs: dict[int, Fact] = {
             source: led.get(source, "may")
             for number in inside for one in self.nodes[number].inputs for source in views.get(one, {one})
-            if _given(call, source)
+            if self._given(call, source)
         }  # fmt: skip
         self.regions.update(dict.fromkeys(inside, Region(call, both(keeps, call.whole), inputs)))
+
+    def _given(self, call: WrapperCall, number: int) -> bool:
+        """Return whether a graph was there before a compiled call: one that nobody knows has its node from when it is
+        used first.
+        """
+        return number <= call.first or (number in self.nodes and self.nodes[number].op == UNKNOWN_SOURCE)
 
     def _views_in(self, call: WrapperCall, made: Iterable[int]) -> dict[int, set[int]]:
         """Return what a call was given, by the nodes of plain views of it that the call made."""
@@ -302,7 +303,7 @@ class Ledger:
         for number in made:
             node = self.nodes[number]
             plain = node.linked == "yes" and (node.op in _REPLAYED or node.op in _PERHAPS_REPLAYED)
-            if plain and all(_given(call, one) or one in views for one in node.inputs):
+            if plain and all(self._given(call, one) or one in views for one in node.inputs):
                 views[number] = {source for one in node.inputs for source in views.get(one, {one})}
         return views
 
