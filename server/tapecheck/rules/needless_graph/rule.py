@@ -179,7 +179,7 @@ def _in_vain(one: Pass) -> bool:
     # Of what each iteration of training computes nobody says here that it is no part of that.
     if not (one.evaluated or (one.now_and_then and _read(reading, one.nodes))):
         return False
-    return not (_kept(reading, one.loop, one.nodes) or _constant(reading, one.nodes, selected=False))
+    return not (_kept(reading, one.loop, one.nodes, variables=False) or _constant(reading, one.nodes, selected=False))
 
 
 def _evaluates(reading: Reading) -> bool:
@@ -428,8 +428,11 @@ def _constant(reading: Reading, built: Sequence[int], *, selected: bool = True) 
     return any(not nodes.isdisjoint(covered(reading, cut)) for cut in cuts)
 
 
-def _kept(reading: Reading, loop: LoopRun, built: list[int]) -> bool:
-    """Return whether a run of a loop keeps what it builds past its iteration."""
+def _kept(reading: Reading, loop: LoopRun, built: list[int], *, variables: bool = True) -> bool:
+    """Return whether a run of a loop keeps what it builds past its iteration.
+
+    What a variable has until the next pass takes its place does not count without `variables`.
+    """
     if loop.end is None:
         return True
     nodes = reading.ledger.nodes
@@ -439,9 +442,11 @@ def _kept(reading: Reading, loop: LoopRun, built: list[int]) -> bool:
         return [number for number in numbers if number in nodes and number >= built[0]]
 
     for held in (held for held in reading.held if built and held.loop.id == loop.id):
+        most = 0 if variables or not held.holder.isidentifier() else 1
         for index, kept in held.nodes.items():
             graph = search(young(kept), lambda number: young(nodes[number].inputs))
-            if any(0 < iteration_in(nodes[number].at, loop) < index for number in graph):
+            iterations = {iteration_in(nodes[number].at, loop) for number in graph} - {0}
+            if iterations and min(iterations) < index and len(iterations) > most:
                 return True
     return False
 
