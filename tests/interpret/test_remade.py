@@ -94,3 +94,35 @@ def test_a_clone_has_the_graph_of_what_it_was_made_from(model: str, made: str) -
         found = [one for one in check(from_text(text, "program.py")).findings if one.severity == "error"]
         assert bool(found) == raises_here(text), f"{text}\n{found}"
         assert all(one.code == "TAPE101" for one in found), text
+
+
+LATE = """\
+import torch
+from torch import nn
+layer = {made}
+{given}
+optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+for _ in range(2):
+    loss = layer(torch.ones(2, 4)).pow(2).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+{end}
+"""
+
+
+@pytest.mark.parametrize("end", ["print(loss.item())", "loss.backward()", "layer(torch.ones(1, 4)).sum().backward()"])
+@pytest.mark.parametrize(
+    ("made", "given"),
+    [
+        ("nn.Linear.__new__(nn.Linear)", "layer.__init__(4, 1)"),
+        ("object.__new__(nn.Linear)", "nn.Linear.__init__(layer, 4, 1)"),
+        ("nn.Linear(2, 2)", "layer.__init__(4, 1)"),
+        ("nn.Sequential.__new__(nn.Sequential)", "layer.__init__(nn.Linear(4, 1), nn.ReLU())"),
+        ("nn.GRU.__new__(nn.GRU)", "layer.__init__(4, 1)\nlayer, gru = nn.Linear(4, 1), layer"),
+    ],
+)
+def test_a_constructor_that_is_called_late(made: str, given: str, end: str) -> None:
+    text = LATE.format(made=made, given=given, end=end)
+    found = [one.code for one in check(from_text(text, "program.py")).findings if one.severity == "error"]
+    assert found == (["TAPE101"] if raises_here(text) else []), text

@@ -345,6 +345,8 @@ class Modules:
         if owner.cls is not None:
             kwargs.pop(MORE_KEYWORDS, None)
             self.machine.library.construct_base(owner, owner.cls.library_bases(), args, kwargs, node)
+        else:
+            self.construct_into(owner, owner.lib, args, kwargs, node)
         return None
 
     def _module_parameters(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
