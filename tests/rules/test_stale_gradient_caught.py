@@ -100,3 +100,65 @@ def test_what_a_handler_clears_is_not_certain(seed: int, monkeypatch: pytest.Mon
     certain = [one.code for one in check(from_text(text, "train.py")).findings if one.certain]
     clears = other is not None and other != plain
     assert certain == ([] if clears else ["TAPE403"]), text
+
+
+LATER = """\
+import contextlib
+import random
+import torch
+
+net = torch.nn.Linear(1, 1, bias=False)
+opt = torch.optim.SGD(net.parameters(), lr=1.0)
+
+class Guard:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        if kind is not None:
+            {inside}
+        return {given}
+
+def look(value):
+    if random.random() > 0.5:
+        raise {raised}
+
+torch.nn.init.ones_(net.weight)
+for x in [torch.ones(1)] * 3:
+    loss = net(x).sum()
+    loss.backward()
+    opt.step()
+    failed = True
+{form}
+    if failed:
+        {after}
+"""
+FORMS = [
+    "try:\n    look(loss)\n    failed = False\nexcept {caught}:\n    pass",
+    "failed = False\ntry:\n    look(loss)\nexcept {caught}:\n    failed = True",
+    "with contextlib.suppress({caught}):\n    look(loss)\n    failed = False",
+    "with contextlib.suppress({caught}):\n    if random.random() > 0.5:\n        raise {raised}\n    failed = False",
+    "with Guard():\n    look(loss)\n    failed = False",
+    "failed = False\nwith torch.no_grad(), Guard():\n    if random.random() > 0.5:\n        raise {raised}",
+]
+LATE = [
+    *itertools.product(
+        ["ValueError('bad')", "KeyError(1)"], ["ValueError", "LookupError", "Exception"], FORMS,
+        ["opt.zero_grad()", "print(1)"], ["True", "False", "None", "kind is ValueError"],
+        ["net.zero_grad()", "print(1)"],
+    )
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_is_cleared_behind_an_exception_is_not_certain(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    raised, caught, form, inside, given, after = random.Random(f"late {seed}").choice(LATE)
+    block = "\n".join(f"    {row}" for row in form.format(raised=raised, caught=caught).splitlines())
+    text = LATER.format(raised=raised, inside=inside, given=given, form=block, after=after)
+    plain, other = weight(text, 0.0, monkeypatch), weight(text, 1.0, monkeypatch)
+    assert plain is not None
+    certain = [one.code for one in check(from_text(text, "train.py")).findings if one.certain]
+    if other is not None and other != plain:
+        assert certain == [], text
+    elif inside == after == "print(1)":
+        assert certain == ["TAPE403"], text

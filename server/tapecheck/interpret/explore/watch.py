@@ -280,32 +280,35 @@ class Watcher:
         if not inert and effects & _OF_PROGRAMS and not world.position.iteration:
             # Outside of all loops, what evaluates or trains is a program of its own.
             return Stake.ONCE
-        if "raise" in other.jumps and self._catches(present, other):
-            return Stake.VERDICT
+        caught = self._caught(present, other)
+        if caught is Stake.VERDICT:
+            return caught
         if _uses_gradients(world, other) or (here.jumps & LEAVING and _left_out_matters(present, shape.rest)):
             return Stake.VERDICT
-        return Stake.NOTHING if other.empty else _of_graphs(present, shape, here, other, inert)
+        found = Stake.NOTHING if other.empty else _of_graphs(present, shape, here, other, inert)
+        return caught if found is Stake.NOTHING else found
 
-    def _catches(self, present: Present, side: Side) -> bool:
-        """Return whether a verdict can hang on what is done where somebody catches what a side may raise."""
-        guarded = present.world.position.guarded
-        return any(
-            any(exceptions.may_catch(one.caught, name, present.value(name)) for name in side.raised)
-            and self._handler_matters(present.world, one)
-            for one in guarded
-        )
+    def _caught(self, present: Present, side: Side) -> Stake:
+        """Return what hangs on what is done where somebody catches what a side may raise."""
+        catching = [
+            self._of_handlers(present.world, one)
+            for one in present.world.position.guarded
+            if any(exceptions.may_catch(one.caught, name, present.value(name)) for name in side.raised)
+        ]
+        return next((stake for stake in (Stake.VERDICT, Stake.CERTAINTY) if stake in catching), Stake.NOTHING)
 
-    def _handler_matters(self, world: World, guarded: Guarded) -> bool:
-        """Return whether what the handlers of a `try` do can matter to a verdict."""
+    def _of_handlers(self, world: World, guarded: Guarded) -> Stake:
+        """Return what hangs on what handlers of exceptions do, and on what their block leaves out where they run."""
         source = guarded.module.source
         if source is None:
-            return True
+            return Stake.VERDICT
         shapes, there = shapes_of(source), self._present(world, guarded.env)
-        handlers = [shapes.side(one.body, None, False) for one in guarded.node.handlers]
-        return any(
-            (one.effects | of_calls(one, there, shapes)) & _MATTERING_OR_CUT or _uses_gradients(world, one)
-            for one in handlers
-        )
+        handlers = [shapes.side(one, None, False) for one in guarded.handlers]
+        for one in handlers:
+            if (one.effects | of_calls(one, there, shapes)) & _MATTERING_OR_CUT or _uses_gradients(world, one):
+                return Stake.VERDICT
+        block = shapes.side(guarded.block, None, False)
+        return Stake.CERTAINTY if any(one.facts.stored for one in (block, *handlers)) else Stake.NOTHING
 
     def _of_imports(self, world: World, side: Side) -> int | None:
         """Return the effects of what a side imports; None where that is not known before it is imported."""

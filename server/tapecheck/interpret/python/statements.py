@@ -27,12 +27,13 @@ from tapecheck.interpret.values import (
     Value,
     WayOut,
     behaviour,
+    bound_function,
     function_of,
     is_function,
     listed,
 )
 from tapecheck.source import expects
-from tapecheck.source.nodes import given_to, id_of, taken_apart
+from tapecheck.source.nodes import given_to, id_of, is_literal, of_kind, taken_apart
 from tapecheck.tape import Raised
 
 _HOOK = "__init_subclass__"
@@ -127,6 +128,7 @@ def _with(machine: Engine, node: ast.With | ast.AsyncWith, env: Env) -> Run:
     position = machine.world.position
     iteration, around = position.iteration, position.manager
     handlers = [*machine.handlers]
+    guarded: list[Guarded] = []
     try:
         for item in node.items:
             manager = position.manager = machine.eval(item.context_expr, env)
@@ -136,9 +138,14 @@ def _with(machine: Engine, node: ast.With | ast.AsyncWith, env: Env) -> Run:
                 machine.handlers.append(manager.swallows)
             value = enter(machine, manager, node)
             entered.append(manager)
+            guarded += _guarded_by(machine, manager, node, env)
             if item.optional_vars is not None:
                 machine.assign(item.optional_vars, value, env, node)
-        signal = yield from machine.block(node.body, env)
+        position.guarded += guarded
+        try:
+            signal = yield from machine.block(node.body, env)
+        finally:
+            position.guarded[:] = [one for one in position.guarded if one not in guarded]
     except Signal as error:
         raised = error
     machine.handlers[:], position.manager = handlers, around
@@ -153,6 +160,29 @@ def _with(machine: Engine, node: ast.With | ast.AsyncWith, env: Env) -> Run:
     if raised is not None:
         raise raised
     return signal
+
+
+def _guarded_by(machine: Engine, manager: Value, node: ast.With | ast.AsyncWith, env: Env) -> list[Guarded]:
+    """Return what catches the exceptions of a block that is run in a context, if anything does."""
+    here = machine.world.position.frames[-1].module
+    match manager:
+        case Context(swallows=caught_here) if caught_here:
+            return [Guarded(node.body, [], here, env, caught_here)]
+        case Instance():
+            leaving = bound_function(machine.special(manager, "__exit__"))
+            match leaving and leaving.node:
+                case ast.FunctionDef(body=body) as function if leaving is not None and _may_swallow(function):
+                    return [
+                        Guarded(node.body, [], here, env, exceptions.ANY),
+                        Guarded([], [body], leaving.module, leaving.env, exceptions.ANY),
+                    ]
+    return []
+
+
+def _may_swallow(leaving: ast.FunctionDef) -> bool:
+    """Return whether an `__exit__` returns anything but None and False: an exception goes no further then."""
+    given = [one.value for one in of_kind(leaving, ast.Return)]
+    return any(value is not None and not (is_literal(value, None) or is_literal(value, False)) for value in given)
 
 
 def enter(machine: Engine, manager: Value, node: ast.AST) -> Value:
@@ -195,7 +225,8 @@ def _handled(machine: Engine, node: ast.Try, env: Env) -> Run:
     caught_here = _caught_by(machine, node, env)
     try:
         machine.handlers.append(caught_here)
-        guarded = Guarded(node, position.frames[-1].module, env, caught_here)
+        handlers = [one.body for one in node.handlers]
+        guarded = Guarded(node.body, handlers, position.frames[-1].module, env, caught_here)
         position.guarded.append(guarded)
         try:
             signal = yield from machine.block(node.body, env)

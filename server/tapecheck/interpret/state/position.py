@@ -31,9 +31,10 @@ class Frame:
 
 @dataclass(slots=True, eq=False)
 class Guarded:
-    """A `try` whose block is being run: in which module, with which names, and the classes that it catches."""
+    """A block that is being run, the classes of exceptions that are caught, what is done then and where that stands."""
 
-    node: ast.Try
+    block: list[ast.stmt]
+    handlers: list[list[ast.stmt]]
     module: Module
     env: Env
     caught: frozenset[str]
