@@ -168,14 +168,13 @@ def _guarded_by(machine: Engine, manager: Value, node: ast.With | ast.AsyncWith,
     match manager:
         case Context(swallows=caught_here) if caught_here:
             return [Guarded(node.body, [], here, env, caught_here)]
-        case Instance():
-            leaving = bound_function(machine.special(manager, "__exit__"))
-            match leaving and leaving.node:
-                case ast.FunctionDef(body=body) as function if leaving is not None and _may_swallow(function):
-                    return [
-                        Guarded(node.body, [], here, env, exceptions.ANY),
-                        Guarded([], [body], leaving.module, leaving.env, exceptions.ANY),
-                    ]
+        case Instance() if (leaving := bound_function(machine.special(manager, "__exit__"))) is not None:
+            function = leaving.node
+            if type(function) is ast.FunctionDef and leaving.module.notes.of(function, _may_swallow):
+                return [
+                    Guarded(node.body, [], here, env, exceptions.ANY),
+                    Guarded([], [function.body], leaving.module, leaving.env, exceptions.ANY),
+                ]
     return []
 
 
