@@ -58,7 +58,8 @@ def all_in_place(context: Context, chosen: Sequence[Update]) -> Iterator[Candida
     """Write updates as changes in place: where nothing else holds what they change, that is what they mean."""
     code = context.code
     torch, needed = code.torch()
-    changes = [_in_place_under_no_grad(code, run, torch) for run in _runs(code, chosen)]
+    runs = _runs(code, chosen)
+    changes = [_in_the_place_of(code, [statement for statement, _ in run], run, torch) for run in runs]
     alone = all(held_alone(context, statement, statement.targets[0]) for statement, _ in chosen)
     title = f"Change {join(f'`{name}`' for _, name in chosen)} in place under `{torch}.no_grad()`"
     effect = f"{'It stays the leaf' if len(chosen) == 1 else 'They stay the leaves'} that each backward fills."
@@ -95,16 +96,12 @@ def _same(one: ast.expr, other: ast.expr) -> bool:
     return ast.unparse(one) == ast.unparse(other)
 
 
-def _in_place_under_no_grad(code: Code, run: Sequence[Update], torch: str) -> Change | None:
-    """Return the edit for updates that follow one another; None where they do not stand on lines of their own."""
-    statements = [statement for statement, _ in run]
-    return _in_the_place_of(code, statements, run, torch)
-
-
 def _in_the_place_of(
     code: Code, statements: Sequence[ast.stmt], updates: Sequence[Update], torch: str
 ) -> Change | None:
-    """Return the edit that makes updates in the place of statements that follow one another."""
+    """Return the edit that makes updates in the place of statements that follow one another; None where these do not
+    stand on lines of their own.
+    """
     first, indent = statements[0], code.indent(statements[0])
     if indent is None or not all(map(code.alone, statements)):
         return None

@@ -267,10 +267,9 @@ def copied_items(items: MutableMapping[Hashable, Value]) -> dict[Hashable, Value
 def described(value: Dict) -> Instance | None:
     """Return the object whose attributes a dict has, or had when it was copied."""
     match value.items:
-        case Attributes(owner=owner) | CopiedAttributes(owner=owner) if type(value.items) in (
-            Attributes,
-            CopiedAttributes,
-        ):
+        case Registered():
+            return None
+        case Attributes(owner=owner) | CopiedAttributes(owner=owner):
             return owner
     return None
 
