@@ -416,7 +416,7 @@ def test_hidden_code_may_fill_a_gradient(handed: str, look: str) -> None:
     assert not _certain(f"import hidden\n{EARLY.format(lines=lines).replace('nn.Linear(3, 1)', 'hidden.model()')}")
 
 
-STEPPED = """\
+MANUAL = """\
 import torch
 torch.manual_seed(0)
 class Model:
@@ -447,7 +447,7 @@ IN_TIME = "with torch.no_grad():\n    W -= 0.1 * W.grad\n    B -= 0.1 * B.grad\n
 
 
 def _stepped(steps: str, names: tuple[str, str]) -> str:
-    text = STEPPED.replace("STEPS", steps.replace("\n", "\n        "))
+    text = MANUAL.replace("STEPS", steps.replace("\n", "\n        "))
     return text.replace("W", names[0]).replace("B", names[1])
 
 
