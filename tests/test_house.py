@@ -208,3 +208,18 @@ class Pair:
     assert isinstance(cls, ast.ClassDef) and figures.fields(cls) == {"left", "right", "seen"}
     methods = {node.name: node for node in ast.walk(cls) if isinstance(node, ast.FunctionDef)}
     assert {name: figures.complexity(node) for name, node in methods.items()} == {"both": 7, "inner": 2}
+
+
+def test_the_tests_bind_each_constant_once() -> None:
+    """A second program under the name of a first takes its place in the tests above: they test something else then."""
+    again: list[str] = []
+    for path in sorted(Path(__file__).parent.rglob("test_*.py")):
+        bound: set[str] = set()
+        for statement in ast.parse(path.read_text(encoding="utf-8")).body:
+            match statement:
+                case ast.Assign(targets=[ast.Name(id=name)], value=value) if name.isupper():
+                    read = {node.id for node in ast.walk(value) if isinstance(node, ast.Name)}
+                    # What is made of what already has the name, `SPAWNED = f"{_HEAD}..."` of its parts, is one program.
+                    again += [f"{path.name}: {name}"] if name in bound and not read else []
+                    bound.add(name)
+    assert again == []

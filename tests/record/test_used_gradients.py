@@ -805,7 +805,7 @@ def test_calls_pass_where_an_optimizer_never_steps_again(record: Callable[..., R
     assert len(written) < 400
 
 
-ZEROS = """
+ZEROS_BESIDE = """
     import torch
     from torch import nn
 
@@ -826,7 +826,9 @@ BACKWARD = ["zeros.backward()", "trained.backward()"]
 def test_zeros_that_are_added_beside_are_told_at_one_line(
     record: Callable[..., RunResult], tmp_path: Path, order: list[str]
 ) -> None:
-    text = textwrap.dedent(ZEROS.format(stepped="model", of="model", first=order[0], second=order[1])).lstrip("\n")
+    text = textwrap.dedent(ZEROS_BESIDE.format(stepped="model", of="model", first=order[0], second=order[1])).lstrip(
+        "\n"
+    )
     script = str(tmp_path / "script.py")
     found = [one for one in check(from_text(text, script)).findings if one.code == "TAPE403"]
     judged = judge(found, record(text).tape, directory=str(tmp_path))
@@ -836,7 +838,7 @@ def test_zeros_that_are_added_beside_are_told_at_one_line(
 
 def test_zeros_for_another_model_tell_nothing_of_this_one(record: Callable[..., RunResult], tmp_path: Path) -> None:
     fields = {"stepped": "other", "of": "other", "first": BACKWARD[1], "second": BACKWARD[0]}
-    text = textwrap.dedent(ZEROS.format(**fields)).lstrip("\n")
+    text = textwrap.dedent(ZEROS_BESIDE.format(**fields)).lstrip("\n")
     script = str(tmp_path / "script.py")
     judged = judge(check(from_text(text, script)).findings, record(text).tape, directory=str(tmp_path))
     confirmed = [one for one in judged if one.evidence is not None and one.evidence.verdict == "confirmed"]

@@ -439,14 +439,14 @@ for epoch in range(3):
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.zero_grad()
 """
-CLIP = "        nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
+CLIP_IN_LOOP = "        nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
 
 
 @pytest.mark.parametrize(
     ("old", "new"),
     [
         ("", ""),
-        (CLIP, CLIP.replace("clip_grad_norm_", "clip_grad_value_")),
+        (CLIP_IN_LOOP, CLIP_IN_LOOP.replace("clip_grad_norm_", "clip_grad_value_")),
         ("        loss.backward()", "        scaler.scale(loss).backward()\n        scaler.unscale_(optimizer)"),
         ("        optimizer.zero_grad()", "        for one in model.parameters():\n            one.grad = None"),
         ("        optimizer.zero_grad()", "        if step % 2:\n            optimizer.zero_grad()"),
@@ -464,22 +464,25 @@ def test_gradients_are_clipped_for_a_step_that_never_comes(old: str, new: str) -
     ("old", "new"),
     [
         # Somebody may measure how long a backward takes.
-        (CLIP, ""),
-        (CLIP, f"{CLIP}        print([one.grad.norm() for one in model.parameters()])\n"),
-        (CLIP, f"{CLIP}        [one.data.sub_(0.1 * one.grad) for one in model.parameters()]\n"),
+        (CLIP_IN_LOOP, ""),
+        (CLIP_IN_LOOP, f"{CLIP_IN_LOOP}        print([one.grad.norm() for one in model.parameters()])\n"),
+        (CLIP_IN_LOOP, f"{CLIP_IN_LOOP}        [one.data.sub_(0.1 * one.grad) for one in model.parameters()]\n"),
         # The norm is what is wanted.
-        (CLIP, f"        norm = {CLIP.strip()}\n        print(norm.item())\n"),
-        (CLIP, f"        print({CLIP.strip()})\n"),
-        (CLIP, f"        norms = []\n        norms.append({CLIP.strip()}.item())\n"),
-        (CLIP, CLIP.replace("1.0", "float('inf')")),
-        (CLIP, CLIP.replace("1.0", "max_norm=torch.inf")),
-        (CLIP, f"        if step % 2:\n            print({CLIP.strip()})\n        else:\n    {CLIP}"),
-        (CLIP, f"{CLIP}        optimizer.step()\n"),
-        (CLIP, f"{CLIP}        if loss < 1:\n            optimizer.step()\n"),
+        (CLIP_IN_LOOP, f"        norm = {CLIP_IN_LOOP.strip()}\n        print(norm.item())\n"),
+        (CLIP_IN_LOOP, f"        print({CLIP_IN_LOOP.strip()})\n"),
+        (CLIP_IN_LOOP, f"        norms = []\n        norms.append({CLIP_IN_LOOP.strip()}.item())\n"),
+        (CLIP_IN_LOOP, CLIP_IN_LOOP.replace("1.0", "float('inf')")),
+        (CLIP_IN_LOOP, CLIP_IN_LOOP.replace("1.0", "max_norm=torch.inf")),
+        (
+            CLIP_IN_LOOP,
+            f"        if step % 2:\n            print({CLIP_IN_LOOP.strip()})\n        else:\n    {CLIP_IN_LOOP}",
+        ),
+        (CLIP_IN_LOOP, f"{CLIP_IN_LOOP}        optimizer.step()\n"),
+        (CLIP_IN_LOOP, f"{CLIP_IN_LOOP}        if loss < 1:\n            optimizer.step()\n"),
         ("scaler = ", "from elsewhere import begin\nbegin(optimizer)\nscaler = "),
         ("scaler = ", "from elsewhere import Steps\nsteps = Steps(model)\nscaler = "),
         ("for epoch", "def run():\n  for epoch"),
-        (CLIP, f"{CLIP}        from elsewhere import share; share(model)\n"),
+        (CLIP_IN_LOOP, f"{CLIP_IN_LOOP}        from elsewhere import share; share(model)\n"),
     ],
 )
 def test_gradients_without_a_step_that_may_be_used(old: str, new: str) -> None:

@@ -250,7 +250,7 @@ for step in range(4):
     d_loss.backward()
     d_opt.step()
 """
-RUNNING = """\
+RUNNING_TOTAL = """\
 import torch
 from torch import nn
 
@@ -336,7 +336,7 @@ for episode in range(20):
         (CUT, "TAPE402", "if it is not to be trained, leave it out of the optimizer", "they are"),
         (TWO_FAKES, "TAPE101", "give this loss `fake_a.detach()` and `fake_b.detach()`", "add the losses"),
         # What is stored in the first iteration has another name, and in the others has not.
-        (RUNNING, "TAPE101", "`total", "weights.detach()"),
+        (RUNNING_TOTAL, "TAPE101", "`total", "weights.detach()"),
         (ACCUMULATED, "TAPE404", "clear where the step is made", "clear first"),
     ],
 )
