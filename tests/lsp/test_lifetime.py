@@ -237,3 +237,11 @@ def test_what_cannot_be_sent_is_reported_once() -> None:
     server.log("hello")
     assert Closed.tries == 2
     server.shutdown()
+
+
+def test_a_server_answers_before_it_loads_the_dry_run() -> None:
+    """What `initialize` waits for is what answers it: rules, tapes and the interpreter are loaded behind it."""
+    code = "import sys, tapecheck.lsp.server; print(*(name for name in sys.modules if name.startswith('tapecheck.')))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    rooms = {name.split(".")[1] for name in loaded}
+    assert rooms == {"lsp", "source", "version"}

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from lsprotocol import types as t
 from pygls import uris
 
-from tapecheck.agents import call_tool
 from tapecheck.lsp import features
 from tapecheck.lsp.places import path_of
 from tapecheck.lsp.running import RecordedRun
@@ -334,6 +333,8 @@ async def use_tool(ls: Host, *arguments: object) -> dict[str, object]:
 
     The files are taken as they are saved. What executes the user's program is asked of its user by the client.
     """
+    from tapecheck.agents import call_tool
+
     asked = arguments[0] if arguments else None
     tool, given, folder = _member(asked, "tool"), _member(asked, "input"), _member(asked, "folder")
     call = partial(call_tool, str(tool), str(given), folder if isinstance(folder, str) else None)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from tapecheck.tape import Span
+if TYPE_CHECKING:
+    # The tape has many kinds of events: a language server answers before it needs one.
+    from tapecheck.tape import Span
 
 SUFFIX = ".ipynb"
 _LINES = re.compile(r"`[^`]*`|\blines? (\d+)(?:–(\d+))?")
@@ -43,7 +46,7 @@ class Cells:
         start, end, column = span.line - cell.first + 1, span.end_line - cell.first + 1, span.end_column
         if end > last:
             end, column = last, len(cell.lines[-1]) + 1
-        return cell, Span(cell_name(span.file, cell.number), start, span.column, end, column)
+        return cell, replace(span, file=cell_name(span.file, cell.number), line=start, end_line=end, end_column=column)
 
     def crosses(self, span: Span) -> bool:
         """Whether text of more cells than one lies in a span."""
