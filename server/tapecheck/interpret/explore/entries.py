@@ -73,8 +73,11 @@ def entries_of(source: Source) -> list[Entry]:
     for body in index.defined.bodies:
         owner = body.owner.name if body.owner is not None else None
         if (owner is None or body.node.name != "__init__") and not is_function(body.node):
-            constructs = owner is not None and _is_part_of_constructor(index, body)
-            relevant += (replace(one, constructs=constructs) for one in _entries(source, index, body, owner))
+            found = _entries(source, index, body, owner)
+            # Asked of entries alone: the whole file is looked through for each.
+            relevant += (
+                replace(one, constructs=owner is not None and _is_part_of_constructor(index, body)) for one in found
+            )
     order = {"fit": 0, "train": 0, "main": -1, "run": 0}
     relevant.sort(key=lambda entry: (entry.collects, entry.idle, order.get(entry.node.name.split("_")[0], 1)))
     return relevant
