@@ -309,7 +309,8 @@ class Exploration:
         watcher.settle(world)
         names = names_that_matter(run.machine) if world.choices.asked else set()
         following = ways_after(way, world, watcher, self.turns.dull, names)
-        self.queue.note(single_ways(way, world, watcher, following), passing_ways(way, world), world.choices.asked)
+        single = single_ways(way, world, watcher, following)
+        self.queue.note(single, passing_ways(way, world, watcher), world.choices.asked)
         fresh = other_graph = True
         if way.turned is None:
             self.seen.first(world.writer.tape)

@@ -15,6 +15,7 @@ from tapecheck.interpret.explore.numbers import calls_left, dotted, stored_plain
 from tapecheck.interpret.python.imports import LIBRARIES
 from tapecheck.source import Source
 from tapecheck.source.nodes import children, last_name, of_kind, statements_at, walk
+from tapecheck.source.notes import Notes, placeless
 
 _Loop = ast.For | ast.While | ast.AsyncFor
 _NONE: frozenset[str] = frozenset()
@@ -106,7 +107,7 @@ def _conditions_in(statement: ast.stmt) -> _Around:
                 home = node
             case ast.ClassDef(name=owner):
                 pass
-            case ast.If() | ast.IfExp() | ast.BoolOp():
+            case ast.If() | ast.IfExp() | ast.BoolOp() | ast.For() | ast.AsyncFor() | ast.While():
                 homes[id(node)] = (home, owner)
             case ast.Assign(targets=names, value=ast.IfExp() | ast.BoolOp() as value):
                 targets[id(value)] = tuple(map(dotted, names))
@@ -128,6 +129,7 @@ class Shapes:
         self._mentioned: dict[int, frozenset[str]] = {}
         self._parts: dict[tuple[ast.expr, ...], Side] = {}
         self._repeated: dict[int, Side] = {}
+        self._wholes: dict[int, Side] = {}
         self._starts: dict[int, bool] = {}
         self._modes: dict[str, list[ast.If]] | None = None
 
@@ -184,7 +186,7 @@ class Shapes:
         facts = facts_of(nodes, looping=looping, making=making)
         effects, attributes = self.index.calls.reach(facts, owner)
         first = exposed(nodes, self.index.notes)
-        read = first | {name for name in facts.loaded if "." in name and name.partition(".")[0] in first}
+        read = _with_attributes(first, facts)
         plain, unknowable = stored_plain(nodes)
         imports = tuple(one for node in nodes for one in imports_of_project(node))
         jumps = jumps_of(nodes, suspends=self.index.suspends)
@@ -235,6 +237,25 @@ class Shapes:
         if known is None:
             known = self._shapes[id(node)] = self._shape(node)
         return known
+
+    def whole(self, node: ast.stmt) -> Side:
+        """Return a loop, with what it goes over and its `else`, as a side."""
+        known = self._wholes.get(id(node))
+        if known is None:
+            facts, read, plain, unknowable, jumps = self.index.notes.of(node, _of_loop)
+            effects, attributes = self.index.calls.reach(facts, self.owner(node))
+            imports = tuple(imports_of_project(node))
+            known = self._wholes[id(node)] = Side(
+                facts, read, plain, unknowable, int(effects), attributes, jumps, False, imports, bool(facts.own), _NONE
+            )
+        return known
+
+    def left_by(self, loop: ast.stmt) -> frozenset[str]:
+        """Return the names that a loop stores, and that code outside of it may read for whatever reason."""
+        first, last = loop.lineno, loop.end_lineno or loop.lineno
+        scope = self._scope(self._home(loop)[0])
+        read = {name for line, name in scope.loads if not first <= line <= last} | (self.behind(loop) or _NONE)
+        return frozenset(name for name in self.whole(loop).facts.stored if "." in name or name in read)
 
     def starts(self, node: ast.stmt) -> bool:
         """Return whether a statement, with what it calls in its file, can start a backward."""
@@ -336,6 +357,18 @@ def _raised(nodes: Iterable[ast.AST]) -> Iterator[str]:
 
 def _calls_left(node: ast.If) -> tuple[dict[str, list[ast.expr]], dict[str, list[ast.expr]]]:
     return calls_left(node.body), calls_left(node.orelse)
+
+
+@placeless
+def _of_loop(node: ast.stmt) -> tuple[Facts, Names, Names, Names, Jumps]:
+    """Return what a loop says by itself: its facts, the names that it reads, those of numbers, and how it is left."""
+    facts = facts_of((node,), looping=True)
+    return facts, _with_attributes(exposed((node,), Notes()), facts), *stored_plain((node,)), jumps_of((node,))
+
+
+def _with_attributes(read: Names, facts: Facts) -> Names:
+    """Return names that code reads, with the attributes of them that it loads."""
+    return read | {name for name in facts.loaded if "." in name and name.partition(".")[0] in read}
 
 
 def _innermost(loops: list[_Loop]) -> _Loop | None:

@@ -10,6 +10,7 @@ certain a finding is, so it is tried where a finding rests on what this side did
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -79,6 +80,7 @@ _TRAINING = int(Effect.START | Effect.CHANGE | Effect.CLEAR)
 _EVALUATING = int(Effect.COLLECT | Effect.STEP | Effect.READ)
 _READ, _WRAP = int(Effect.READ), int(Effect.WRAP)
 _SUPPLYING = int(Effect.CLEAR | Effect.READ)
+_OF_GRAPHS = int(Effect.SETTLE | Effect.CHANGE | Effect.CLEAR | Effect.READ | Effect.WRAP)
 _OF_PROGRAMS = int(Effect.START | Effect.COLLECT | Effect.STEP)
 _LASTING = (Backward, Hold, InPlace, Escape, GradientCleared, GradientSet, Optimizer, Raised, Step)
 
@@ -97,6 +99,8 @@ class Watcher:
         self._entered: dict[str, Module] = {}
         """The modules whose code it has run: one that an earlier way has imported need not be run again."""
         self.watched: dict[Place, Watched] = {}
+        self.loops: dict[Place, Watched] = {}
+        """What hangs on passing by each loop that was entered though nobody knows whether it goes round at all."""
         self._containers = GraphsOfContainers()
         self._looked_at: set[tuple[ast.If, bool]] = set()
         self._left_out: dict[tuple[ast.If, bool], tuple[LeftOut, ...]] = {}
@@ -435,6 +439,46 @@ class Watcher:
         present = self._present(world, env)
         return _is_bare(present), world.writer.optimizers > 0, *map(present.graph, values)
 
+    # -- loops --------------------------------------------------------------------------------------------------
+
+    def enters(self, world: World, node: ast.stmt, env: Env) -> None:
+        """Look, where a loop is entered of which nobody knows whether it goes round at all, at what it does."""
+        span = world.position.span(node)
+        known = self.loops.setdefault((span.file, span.line, span.column), Watched())
+        if known.stake is Stake.VERDICT:
+            return
+        if world.position.notes.of(node, statement_facts).effects & _OF_GRAPHS:
+            known.stake = Stake.VERDICT
+            return
+        shapes = self._shapes_of(world)
+        world.budget.spend(limits.WATCH_WORK)
+        if shapes is None or not self._only_numbers(world, shapes, node, env):
+            known.stake = Stake.VERDICT
+            return
+        side = shapes.whole(node)
+        names = {*map(_last, shapes.left_by(node)), *side.facts.filled, *side.attributes}
+        tested = list(filter(self._numbers(shapes).tests, names))
+        if any(map(self._numbers(shapes).steers, tested)):
+            known.stake = Stake.VERDICT
+        known.names.update((span.file, name, True) for name in tested)
+
+    def _only_numbers(self, world: World, shapes: Shapes, node: ast.stmt, env: Env) -> bool:
+        """Whether all that a loop leaves behind are numbers, and lists of which nothing but their length matters."""
+        side, present = shapes.whole(node), self._present(world, env)
+        behind = shapes.behind(node)
+        kept = behind is None or any(name in behind for name in side.facts.stored - side.plain)
+        return not (
+            kept
+            or side.jumps
+            or side.imports
+            or side.effects & _OF_GRAPHS
+            or not present.inert(side)
+            or present.builds(side)
+            or present.asks_opaque(side)
+            or present.steps(side)
+            or any(isinstance(present.value(name), Instance) for name in side.read)
+        )
+
     # -- expressions --------------------------------------------------------------------------------------------
 
     def chosen(
@@ -523,6 +567,11 @@ class Watcher:
         watched = self.watched.get(place)
         return Stake.VERDICT if watched is None else watched.stake
 
+    def matters(self, loop: Place) -> bool:
+        """Whether anything hangs on a loop being entered."""
+        watched = self.loops.get(loop)
+        return watched is None or watched.stake is not Stake.NOTHING
+
     def decides(self, place: Place) -> bool:
         """Whether the answer to a condition is known to decide another one that a verdict hangs on."""
         watched = self.watched.get(place)
@@ -535,11 +584,15 @@ class Watcher:
 
     def settle(self, world: World) -> None:
         """See, at the end of a way, what hangs on the conditions that only gave names other numbers."""
-        for watched in self.watched.values():
-            for file, name, filled in watched.names:
+        stakes: dict[tuple[str, str, bool], Stake] = {}
+        for watched in itertools.chain(self.watched.values(), self.loops.values()):
+            for one in watched.names:
                 if watched.by_names:
                     break
-                stake = self._of_name(world, file, name, set(), filled)
+                stake = stakes.get(one)
+                if stake is None:
+                    file, name, filled = one
+                    stake = stakes[one] = self._of_name(world, file, name, set(), filled)
                 watched.add(stake, set())
                 watched.by_names = stake is Stake.VERDICT
         for place in world.choices.hidden & self.watched.keys():

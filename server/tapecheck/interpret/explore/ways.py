@@ -129,9 +129,11 @@ def single_ways(way: Way, world: World, watcher: Watcher, following: Collection[
             yield Way(policy, place, asked.default, asked.times > 1)
 
 
-def passing_ways(way: Way, world: World) -> Iterator[Way]:
-    """Yield the ways that pass by one of the loops of which nobody knows whether they go round at all."""
-    for place in world.choices.entered:
+def passing_ways(way: Way, world: World, watcher: Watcher) -> Iterator[Way]:
+    """Yield the ways that pass by one of the loops of which nobody knows whether they go round at all, and that
+    something hangs on.
+    """
+    for place in filter(watcher.matters, world.choices.entered):
         yield Way(Policy({place: (False,)}, way.policy.by_default), place, together=True)
 
 

@@ -337,7 +337,7 @@ def run_for(machine: Engine, node: ast.For | ast.AsyncFor, env: Env) -> Run:
     stream = machine.stream(value, node.iter)
     loop = _Loop(machine, node, env)
     unknown = stream.length() is None or stream.length_settled or stream.rest()
-    if unknown and machine.world.choices.pass_by(node, syntax.text_of(node.iter)):
+    if unknown and _passes_by(loop, node, node.iter):
         loop.leave("no")
         signal: WayOut | None = None
     else:
@@ -630,9 +630,17 @@ def _asked(loop: _Loop, node: ast.While) -> _Truth:
     answer, by_default = _truth(loop, node.test, loop.env)
     if not loop.done and answer is not None:
         guards.note_cutting(loop.machine, node, answer, loop.env)
-    elif not loop.done and loop.world.choices.pass_by(node, syntax.text_of(node.test)):
+    elif not loop.done and _passes_by(loop, node, node.test):
         answer = False
     return answer, by_default
+
+
+def _passes_by(loop: _Loop, node: ast.For | ast.AsyncFor | ast.While, asked: ast.expr) -> bool:
+    """Whether the path passes by a loop of which nobody knows whether it goes round at all: it goes by `asked`."""
+    world = loop.world
+    if world.watcher is not None:
+        world.watcher.enters(world, node, loop.env)
+    return world.choices.pass_by(node, syntax.text_of(asked))
 
 
 def _body(machine: Engine, node: ast.For | ast.AsyncFor | ast.While, leaving: dict[ast.AST, bool], env: Env) -> Run:

@@ -62,6 +62,9 @@ class Watching(Protocol):
     def loop_trains(self, world: World, node: ast.AST, env: Env | None) -> bool:
         """Whether the text of a loop, with what it calls, can start a backward."""
 
+    def enters(self, world: World, node: ast.stmt, env: Env) -> None:
+        """Take note that a loop is entered of which nobody knows whether it goes round at all."""
+
     def idle(self, world: World, node: ast.If, env: Env) -> bool:
         """Whether neither side of an `if` can affect a finding in the current state."""
 

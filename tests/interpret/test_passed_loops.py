@@ -1,0 +1,105 @@
+"""Loops that may not go round are passed by only where something hangs on what they do: nothing else is found so."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from tapecheck.check import check
+from tapecheck.interpret.explore.watch import Watcher
+from tapecheck.source import from_text
+
+_PROGRAM = """\
+import sys
+import torch
+from torch import nn
+
+net = nn.Linear(2, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+rows, table, found, total, name, held = [], {}, False, 0, "", None
+
+
+class Meter:
+    def __init__(self):
+        self.sum = 0
+        self.again = False
+
+    def add(self, value):
+        self.sum += value
+        self.again = True
+
+
+meter = Meter()
+
+
+def keep(value):
+    global found
+    found = bool(value)
+
+
+loss = net(torch.ones(3, 2)).pow(2).sum()
+READ
+loss.backward(retain_graph=True)
+optimizer.step()
+USE
+"""
+_READS = {
+    "a list": "for line in sys.stdin:\n    rows.append(float(line))",
+    "a dict": "for line in sys.stdin:\n    table[line] = float(line)",
+    "a flag": "for line in sys.stdin:\n    found = True",
+    "a sum": "for line in sys.stdin:\n    total += float(line)",
+    "a count": "while sys.stdin.readline():\n    total += 1",
+    "a text": "for name in sys.stdin:\n    print(name)",
+    "an attribute": "for line in sys.stdin:\n    meter.sum += 1",
+    "a method": "for line in sys.stdin:\n    meter.add(1)",
+    "a global": "for line in sys.stdin:\n    keep(line)",
+    "nothing": "for line in sys.stdin:\n    print(float(line))",
+    "a cut": "for line in sys.stdin:\n    loss = loss.detach().requires_grad_()",
+    "what is held": "for line in sys.stdin:\n    held = loss",
+    "an exit": "for line in sys.stdin:\n    if line == 'stop':\n        sys.exit()",
+    "all but the last": "for line in sys.stdin:\n    last = line\n    rows.append(last)\nelse:\n    found = not rows",
+    "its own": "for line in sys.stdin:\n    words = line.split()\n    if len(words) > 1:\n        print(words)",
+}
+_USES = {
+    "the list": "if rows:\n    net.zero_grad()\nelse:\n    loss.backward()",
+    "no list": "if not rows:\n    loss.backward()",
+    "its length": "if len(rows) < 2:\n    loss.backward()",
+    "its end": "for row in rows:\n    loss = net(torch.ones(2)).sum()\nif loss.dim() > 0:\n    loss.backward()",
+    "the dict": "if not table:\n    loss.backward()",
+    "the flag": "if not found:\n    loss.backward()",
+    "the sum": "if total == 0:\n    loss.backward()",
+    "the count": "for _ in range(2 - int(total)):\n    loss.backward()",
+    "the text": "if name == '':\n    loss.backward()",
+    "the attribute": "if meter.sum == 0:\n    loss.backward()",
+    "the other attribute": "if not meter.again:\n    loss.backward()",
+    "what is held": "if held is None:\n    loss.backward()",
+    "nothing": "print(rows, table, found, total, name)",
+}
+
+
+@pytest.mark.parametrize(("read", "use"), [*itertools.product(_READS, _USES)])
+def test_what_is_found_where_loops_are_left_out(read: str, use: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = _PROGRAM.replace("READ", _READS[read]).replace("USE", _USES[use])
+    told = [(one.code, one.span.line, one.certain) for one in check(from_text(program, "read.py")).findings]
+    monkeypatch.setattr(Watcher, "matters", lambda watcher, loop: True)
+    assert told == [(one.code, one.span.line, one.certain) for one in check(from_text(program, "read.py")).findings]
+
+
+def test_loops_that_read_data_are_not_passed_by() -> None:
+    """Thirty functions that read files, and a training loop: one path tells whether its graphs are needed again."""
+    reader = """
+def load_NUMBER(path):
+    rows = []
+    with open(path) as file:
+        for line in file:
+            rows.append([float(cell) for cell in line.split(",")])
+    return torch.tensor(rows)
+"""
+    readers = "".join(reader.replace("NUMBER", str(number)) for number in range(30))
+    calls = "".join(f"load_{number}('rows.csv')\n" for number in range(30))
+    head, _, body = _PROGRAM.partition("\nloss = ")
+    program = head + readers + calls + "\nloss = " + body.replace("READ", "").replace("USE", "")
+    report = check(from_text(program, "read.py"))
+    assert [(one.code, one.certain) for one in report.findings] == [("TAPE301", True)]
+    assert report.interpretation.runs == 1
