@@ -327,9 +327,9 @@ class _Judges:
             if rule.unfinished:
                 yield from (one.certain and rule.of_absence for one in self.findings(tapes, [rule.code]))
 
-    def sure(self, tape: Tape) -> bool:
-        """Return whether a tape by itself shows a finding that is certain."""
-        return any(one.certain for one in self.findings([tape], self.codes))
+    def sure(self, tapes: Sequence[Tape]) -> frozenset[Hashable]:
+        """Return what tells the findings over tapes that are certain."""
+        return frozenset(one.key for one in self.findings(tapes, self.codes) if one.certain)
 
     def told_by(self, tapes: Sequence[Tape], further: Tape | None) -> frozenset[object]:
         """Return what tells the findings over tapes, with a further one that nobody keeps, from others."""

@@ -210,7 +210,13 @@ class Exploration:
         """Run ways that show something certain again, where they have reckoned with a length that nobody knows: it may
         be another one.
         """
-        measured = [(way, usual, _rounds(tape)) for way, tape, usual in self.measured if self.wanted.sure_of(tape)]
+        sure = self.wanted.sure_of(self.found.tapes) if self.measured else frozenset()
+        # What another way has made less certain by now hangs on more than a length.
+        measured = [
+            (way, usual, _rounds(tape))
+            for way, tape, usual in self.measured
+            if sure and not sure.isdisjoint(self.wanted.sure_of([tape]))
+        ]
         for way, usual, rounds in measured[: limits.MOST_MEASURED]:
             worlds = [self._run_as_long(way, other, rounds) for other in limits.OTHER_LENGTHS]
             others = {one for world in worlds if world is not None for one in _equal_at(usual, _measured(world))}

@@ -54,7 +54,7 @@ def interpret(
             answers to such conditions are tried as well, any of which could bring it.
         compare: what tells the verdicts over some tapes from those over others. Conditions that are too many to be
             tried one by one are tried together, as long as that changes none.
-        sure: whether a tape shows something certain by itself: lengths that it may hang on are tried otherwise.
+        sure: what tells the certain verdicts over some tapes: lengths that they may hang on are tried otherwise.
         asked: what `ask`, `lacks` and `compare` go by, such as the rules they ask; results are remembered by it.
         log: takes an entry for each way that is run.
         memory: what earlier analyses found; starts that can reach nothing that has changed are taken from it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 
 from tapecheck.interpret.explore.results import Explored
@@ -17,8 +17,8 @@ Lacks = Callable[[Sequence[Tape]], Iterator[bool]]
 """What gives each finding over some tapes that further ways may disprove: whether it is certain that something never
 comes.
 """
-Sure = Callable[[Tape], bool]
-"""What says whether a tape shows a finding that is certain."""
+Sure = Callable[[Sequence[Tape]], Set[Hashable]]
+"""What tells the findings over some tapes that are certain."""
 Compare = Callable[[Sequence[Tape], Tape | None], Hashable]
 """What tells the findings over some tapes, with a further one, from those over others."""
 
@@ -55,9 +55,9 @@ class Wanted:
             self._lacking = any(True for _ in self._lacks())
         return self._lacking
 
-    def sure_of(self, tape: Tape) -> bool:
-        """Return whether a tape by itself shows a finding that is certain."""
-        return self.sure is not None and self.sure(tape)
+    def sure_of(self, tapes: Sequence[Tape]) -> Set[Hashable]:
+        """Return what tells the findings over some tapes that are certain."""
+        return self.sure(tapes) if self.sure is not None else frozenset()
 
     @property
     def claiming(self) -> bool:
