@@ -38,6 +38,30 @@ def keep(value):
     found = bool(value)
 
 
+def count(source):
+    lines = 0
+    for line in source:
+        lines += 1
+    return lines
+
+
+def fill(into, source):
+    for line in source:
+        into.append(line)
+
+
+def around(source):
+    lines = 0
+
+    def inner():
+        nonlocal lines
+        for line in source:
+            lines += 1
+
+    inner()
+    return lines
+
+
 loss = net(torch.ones(3, 2)).pow(2).sum()
 READ
 loss.backward(retain_graph=True)
@@ -59,6 +83,10 @@ _READS = {
     "what is held": "for line in sys.stdin:\n    held = loss",
     "an exit": "for line in sys.stdin:\n    if line == 'stop':\n        sys.exit()",
     "all but the last": "for line in sys.stdin:\n    last = line\n    rows.append(last)\nelse:\n    found = not rows",
+    "a list in a dict": "for line in sys.stdin:\n    table.setdefault(line[0], []).append(line)",
+    "a number of a function": "total = count(sys.stdin)",
+    "what it is given": "fill(rows, sys.stdin)",
+    "a number of the function around": "total = around(sys.stdin)",
     "its own": "for line in sys.stdin:\n    words = line.split()\n    if len(words) > 1:\n        print(words)",
 }
 _USES = {
@@ -98,8 +126,9 @@ def load_NUMBER(path):
 """
     readers = "".join(reader.replace("NUMBER", str(number)) for number in range(30))
     calls = "".join(f"load_{number}('rows.csv')\n" for number in range(30))
-    head, _, body = _PROGRAM.partition("\nloss = ")
-    program = head + readers + calls + "\nloss = " + body.replace("READ", "").replace("USE", "")
-    report = check(from_text(program, "read.py"))
+    head, _, body = _PROGRAM.replace("READ", "").replace("USE", "").partition("\nloss = ")
+    without, report = (
+        check(from_text(f"{head}{between}\nloss = {body}", "read.py")) for between in ("", readers + calls)
+    )
     assert [(one.code, one.certain) for one in report.findings] == [("TAPE301", True)]
-    assert report.interpretation.runs == 1
+    assert report.interpretation.runs == without.interpretation.runs

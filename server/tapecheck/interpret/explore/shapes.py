@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -14,11 +15,12 @@ from tapecheck.interpret.explore.liveness import Liveness, Names, exposed
 from tapecheck.interpret.explore.numbers import calls_left, dotted, stored_plain
 from tapecheck.interpret.python.imports import LIBRARIES
 from tapecheck.source import Source
-from tapecheck.source.nodes import children, last_name, of_kind, statements_at, walk
+from tapecheck.source.nodes import children, last_name, name_called, of_kind, statements_at, walk
 from tapecheck.source.notes import Notes, placeless
 
 _Loop = ast.For | ast.While | ast.AsyncFor
 _NONE: frozenset[str] = frozenset()
+_CONTAINERS = frozenset(("Counter", "OrderedDict", "defaultdict", "deque", "dict", "list", "set"))
 _EVERYWHERE = frozenset((-1,))
 """Stands for lines that nobody knows."""
 
@@ -257,6 +259,14 @@ class Shapes:
         read = {name for line, name in scope.loads if not first <= line <= last} | (self.behind(loop) or _NONE)
         return frozenset(name for name in self.whole(loop).facts.stored if "." in name or name in read)
 
+    def own_names(self, node: ast.stmt) -> frozenset[str]:
+        """Return the names that a function, or the module, gives nothing but containers of its own."""
+        return self.index.notes.of(self._home(node)[0], _own_names)
+
+    def names_around(self, node: ast.stmt) -> frozenset[str]:
+        """Return the names that a function stores in the one around it."""
+        return self.index.notes.of(self._home(node)[0], _names_around)
+
     def starts(self, node: ast.stmt) -> bool:
         """Return whether a statement, with what it calls in its file, can start a backward."""
         known = self._starts.get(id(node))
@@ -364,6 +374,34 @@ def _of_loop(node: ast.stmt) -> tuple[Facts, Names, Names, Names, Jumps]:
     """Return what a loop says by itself: its facts, the names that it reads, those of numbers, and how it is left."""
     facts = facts_of((node,), looping=True)
     return facts, _with_attributes(exposed((node,), Notes()), facts), *stored_plain((node,)), jumps_of((node,))
+
+
+@placeless
+def _own_names(home: ast.AST) -> frozenset[str]:
+    made: set[str] = set()
+    others: set[str] = set()
+    for part in walk(home):
+        match part:
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=value)
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+            ):
+                (made if _makes_container(value) else others).add(name)
+    once = Counter(part.id for part in of_kind(home, ast.Name) if type(part.ctx) is not ast.Load)
+    return frozenset(name for name in made - others if once[name] == 1)
+
+
+def _makes_container(node: ast.expr) -> bool:
+    """Whether an expression makes a container that nothing else refers to."""
+    match node:
+        case ast.List() | ast.Dict() | ast.Set() | ast.ListComp() | ast.DictComp() | ast.SetComp():
+            return True
+    return name_called(node) in _CONTAINERS
+
+
+@placeless
+def _names_around(home: ast.AST) -> frozenset[str]:
+    return frozenset(name for part in of_kind(home, ast.Nonlocal) for name in part.names)
 
 
 def _with_attributes(read: Names, facts: Facts) -> Names:

@@ -46,6 +46,7 @@ from tapecheck.interpret.values import (
     Set,
     Tensor,
     Value,
+    behaviour,
     bound_function,
     function_of,
     is_constant,
@@ -425,8 +426,8 @@ class Watcher:
             if not part.empty
         )
 
-    def _tests_value(self, world: World, shapes: Shapes, node: ast.If) -> bool:
-        """Whether what the function around an `if` returns may be tested; in another file, nobody knows."""
+    def _tests_value(self, world: World, shapes: Shapes, node: ast.stmt) -> bool:
+        """Whether what the function around a statement returns may be tested; in another file, nobody knows."""
         file = world.position.frames[-1].file
         called_from_elsewhere = any(frame.file != file for frame in world.position.frames)
         return called_from_elsewhere or self._numbers(shapes).tests(shapes.function(node))
@@ -455,12 +456,25 @@ class Watcher:
         if shapes is None or not self._only_numbers(world, shapes, node, env):
             known.stake = Stake.VERDICT
             return
-        side = shapes.whole(node)
-        names = {*map(_last, shapes.left_by(node)), *side.facts.filled, *side.attributes}
+        names = self._left_by(world, shapes, node, env)
+        if names is None:
+            known.stake = Stake.VERDICT
+            return
         tested = list(filter(self._numbers(shapes).tests, names))
-        if any(map(self._numbers(shapes).steers, tested)):
+        if any(map(self._numbers(shapes).steers, tested)) or (names and self._tests_value(world, shapes, node)):
             known.stake = Stake.VERDICT
         known.names.update((span.file, name, True) for name in tested)
+
+    def _left_by(self, world: World, shapes: Shapes, node: ast.stmt, env: Env) -> set[str] | None:
+        """Return the last parts of the names of what a loop may leave otherwise than it was; None where it has others
+        that nobody knows.
+        """
+        side, present = shapes.whole(node), self._present(world, env)
+        # A dict is not only added to by methods of its own: `groups.setdefault(key, []).append(row)`.
+        filled = [name for name in side.read if behaviour(present.value(name)).has_members]
+        if not all(map(shapes.own_names(node).__contains__, filled)):
+            return None
+        return {*map(_last, (*shapes.left_by(node), *filled)), *side.facts.filled, *side.attributes}
 
     def _only_numbers(self, world: World, shapes: Shapes, node: ast.stmt, env: Env) -> bool:
         """Whether all that a loop leaves behind are numbers, and lists of which nothing but their length matters."""
@@ -471,12 +485,13 @@ class Watcher:
             kept
             or side.jumps
             or side.imports
+            or not side.facts.stored.isdisjoint(shapes.names_around(node))
             or side.effects & _OF_GRAPHS
             or not present.inert(side)
             or present.builds(side)
             or present.asks_opaque(side)
             or present.steps(side)
-            or any(isinstance(present.value(name), Instance) for name in side.read)
+            or only(map(present.value, side.read), Instance)
         )
 
     # -- expressions --------------------------------------------------------------------------------------------
