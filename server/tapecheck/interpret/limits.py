@@ -78,6 +78,8 @@ pairs of six, for a finding that says that something never comes.
 """
 MOST_PASSED_BY = 8
 """Ways of one start that pass by a loop which may not go round, for such a finding."""
+MOST_FAILING = 16
+"""Ways of one start that have an exception raised which nobody has seen, for such a finding: two for each handler."""
 MOST_CALLEES = 20
 """Functions that are read to learn that a call builds no graph of its own; with more it is taken to build one."""
 MOST_LIVED = 200

@@ -24,7 +24,14 @@ from tapecheck.interpret.explore.results import Condition, CutShort, Explored, I
 from tapecheck.interpret.explore.stakes import Stake, Watched
 from tapecheck.interpret.explore.wanted import Wanted
 from tapecheck.interpret.explore.watch import Watcher
-from tapecheck.interpret.explore.ways import Way, names_that_matter, passing_ways, single_ways, ways_after
+from tapecheck.interpret.explore.ways import (
+    Way,
+    failing_ways,
+    names_that_matter,
+    passing_ways,
+    single_ways,
+    ways_after,
+)
 from tapecheck.interpret.machine import Machine
 from tapecheck.interpret.python.imports import Imports
 from tapecheck.interpret.state import Cancelled, Exhausted, Modes, Place, Policy, World
@@ -316,7 +323,8 @@ class Exploration:
         names = names_that_matter(run.machine) if world.choices.asked else set()
         following = ways_after(way, world, watcher, self.turns.dull, names)
         single = single_ways(way, world, watcher, following)
-        self.queue.note(single, passing_ways(way, world, watcher), world.choices.asked)
+        passing, failing = passing_ways(way, world, watcher), failing_ways(way, world)
+        self.queue.note(single, passing, failing, world.choices.asked)
         fresh = other_graph = True
         if way.turned is None:
             self.seen.first(world.writer.tape)
@@ -429,13 +437,14 @@ class Exploration:
         exception that no earlier way had.
         """
         tape = world.writer.tape
-        if world.choices.passed_by and (fails or not tape.complete):
+        refutes_only = world.choices.passed_by or world.choices.failed
+        if refutes_only and (fails or not tape.complete):
             # A program that fails where a loop is passed by is one whose loop goes round.
             return False
         judged = _OF_EVALUATIONS if tape.uncalled else (Backward, *_WITHOUT_BACKWARD)
         if self.entry is not None and not any(isinstance(event, judged) for event in tape.events):
             return False
-        tape.ledger, tape.refutes_only = world.writer.ledger, world.choices.passed_by
+        tape.ledger, tape.refutes_only = world.writer.ledger, refutes_only
         self.found.tapes.append(tape)
         self.wanted.look(self.found.tapes)
         return True

@@ -35,6 +35,8 @@ class Queue:
     """The ways that answer one condition otherwise, for good."""
     _passing: dict[Place, Way] = field(default_factory=dict)
     """The ways that pass by a loop which may not go round."""
+    _failing: dict[Place, Way] = field(default_factory=dict)
+    """The ways that have an exception raised which nobody has seen."""
     _asked: dict[Place, bool] = field(default_factory=dict)
     """The likelier answers to all conditions that were asked."""
     _combined: bool = False
@@ -106,13 +108,16 @@ class Queue:
         elif watched is not None and only_certainty:
             self._deferred.append((way, watched))
 
-    def note(self, ways: Iterable[Way], passing: Iterable[Way], asked: Mapping[Place, Asked]) -> None:
+    def note(
+        self, ways: Iterable[Way], passing: Iterable[Way], failing: Iterable[Way], asked: Mapping[Place, Asked]
+    ) -> None:
         """Note ways that answer one condition otherwise, whether or not they are tried alone, those that pass by one
-        loop, and what was asked.
+        loop, those that have an exception raised, and what was asked.
         """
-        for way in passing:
-            assert way.turned is not None
-            self._passing.setdefault(way.turned, way)
+        for known, found in ((self._passing, passing), (self._failing, failing)):
+            for way in found:
+                assert way.turned is not None
+                known.setdefault(way.turned, way)
         for place, one in asked.items():
             self._asked.setdefault(place, one.default)
         for way in ways:
@@ -149,14 +154,15 @@ class Queue:
         if not self._waiting and self._deferred and not self._last:
             self._last = True
             self._take_up()
-        if not self._waiting and (self._single or self._passing) and not self._combined and self.wanted.claiming:
+        every = (self._single, self._passing, self._failing)
+        if not self._waiting and any(every) and not self._combined and self.wanted.claiming:
             # What is said never to come may take what several conditions do, of which none shows anything alone.
             self._combined = True
-            passing = filter(self.add, self._passing.values())
-            deque(itertools.islice(passing, limits.MOST_PASSED_BY), maxlen=0)
+            for ways, most in ((self._passing, limits.MOST_PASSED_BY), (self._failing, limits.MOST_FAILING)):
+                deque(itertools.islice(filter(self.add, ways.values()), most), maxlen=0)
             single = [*self._single.values(), *self._passing.values()]
-            ways = itertools.chain(all_turned(self._asked, self.by_default), together(single))
-            deque(itertools.islice(filter(self.add, ways), limits.MOST_TOGETHER), maxlen=0)
+            combined = itertools.chain(all_turned(self._asked, self.by_default), together(single))
+            deque(itertools.islice(filter(self.add, combined), limits.MOST_TOGETHER), maxlen=0)
 
     def _take_up(self) -> None:
         ready = [(way, why) for way, why in self._deferred if self._asks_for(why)]

@@ -52,6 +52,8 @@ class Watched:
     """What the code can do that the answers so far left out, as bits of `Effect`."""
     left_out: dict[int, LeftOut] = field(default_factory=dict)
     """What the answers so far left out, by the id of its facts."""
+    caught: bool = False
+    """Whether somebody may catch what the answers so far left out raises."""
     by_names: bool = False
     """Whether a verdict hangs on it by what a condition read that was met: whatever its own code mentions."""
 
@@ -60,8 +62,9 @@ class Watched:
         """Whether the other answer may leave the block around the condition."""
         return any(one.jumps for one in self.left_out.values())
 
-    def add(self, stake: Stake, lines: Set[tuple[str, int]], effects: int = 0) -> None:
+    def add(self, stake: Stake, lines: Set[tuple[str, int]], effects: int = 0, *, caught: bool = False) -> None:
         self.stake = max(self.stake, stake)
+        self.caught |= caught
         self.lines |= lines
         self.effects |= effects
 

@@ -159,8 +159,9 @@ class Watcher:
         lines = {(world.position.frames[-1].file, line) for line in _lines_of(node, shape, other)}
         effects = other.effects | modes | (shape.rest.effects if here.jumps else 0)
         watched = [self.watched.setdefault(place, Watched()) for place in places]
+        caught = self._caught(present, other) > Stake.NOTHING
         for one in watched:
-            one.add(stake, lines, effects)
+            one.add(stake, lines, effects, caught=caught)
             one.leave_out(left_out)
         before = {name: present.value(name) for name in shape.live}
         inert = not here.effects & _DROP or present.inert(here)
@@ -291,7 +292,7 @@ class Watcher:
         if _uses_gradients(world, other) or (here.jumps & LEAVING and _left_out_matters(present, shape.rest)):
             return Stake.VERDICT
         found = Stake.NOTHING if other.empty else _of_graphs(present, shape, here, other, inert)
-        return caught if found is Stake.NOTHING else found
+        return max(caught, found)
 
     def _caught(self, present: Present, side: Side) -> Stake:
         """Return what hangs on what is done where somebody catches what a side may raise."""
@@ -300,10 +301,14 @@ class Watcher:
             for one in present.world.position.guarded
             if any(exceptions.may_catch(one.caught, name, present.value(name)) for name in side.raised)
         ]
-        return next((stake for stake in (Stake.VERDICT, Stake.CERTAINTY) if stake in catching), Stake.NOTHING)
+        if Stake.VERDICT in catching:
+            return Stake.VERDICT
+        # What is called may raise as well, and a handler may do by what is stored what nobody reads in its text.
+        may_raise = bool(present.world.position.guarded) and side.facts.called
+        return Stake.CERTAINTY if catching or may_raise else Stake.NOTHING
 
     def _of_handlers(self, world: World, guarded: Guarded) -> Stake:
-        """Return what hangs on what handlers of exceptions do, and on what their block leaves out where they run."""
+        """Return what hangs on what handlers of exceptions do."""
         source = guarded.module.source
         if source is None:
             return Stake.VERDICT
@@ -312,8 +317,7 @@ class Watcher:
         for one in handlers:
             if (one.effects | of_calls(one, there, shapes)) & _MATTERING_OR_CUT or _uses_gradients(world, one):
                 return Stake.VERDICT
-        block = shapes.side(guarded.block, None, False)
-        return Stake.CERTAINTY if any(one.facts.stored for one in (block, *handlers)) else Stake.NOTHING
+        return Stake.CERTAINTY
 
     def _of_imports(self, world: World, side: Side) -> int | None:
         """Return the effects of what a side imports; None where that is not known before it is imported."""
@@ -537,7 +541,8 @@ class Watcher:
         effects = side.effects | of_calls(side, present, shapes)
         if effects & (_SETTLING if present.inert(side) else _MATTERING_OR_CUT):
             return Stake.VERDICT, effects
-        return self._of_value(present, shapes, side, node, value, places), side.effects
+        stake = self._of_value(present, shapes, side, node, value, places)
+        return max(stake, self._caught(present, side)), side.effects
 
     def _of_value(
         self, present: Present, shapes: Shapes, side: Side, node: ast.expr, value: Value, places: Sequence[Place]
@@ -591,6 +596,11 @@ class Watcher:
         """Whether the answer to a condition is known to decide another one that a verdict hangs on."""
         watched = self.watched.get(place)
         return watched is not None and watched.by_names
+
+    def is_caught(self, place: Place) -> bool:
+        """Whether somebody may catch what the other answer to a condition raises."""
+        watched = self.watched.get(place)
+        return watched is not None and watched.caught
 
     def does(self, place: Place | None, effect: Effect) -> bool:
         """Whether the other answer to a condition may do something of that kind; yes where that is not known."""

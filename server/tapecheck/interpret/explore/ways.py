@@ -113,6 +113,7 @@ def _can_matter(place: Place, asked: Asked, world: World, watcher: Watcher, name
     notes = watcher.notes_of(place[0])
     return (
         watcher.decides(place)
+        or watcher.is_caught(place)
         or watcher.stake(place) is Stake.VERDICT
         or any(_relevant(one, names, notes) for one in decided)
     )
@@ -134,6 +135,12 @@ def passing_ways(way: Way, world: World, watcher: Watcher) -> Iterator[Way]:
     something hangs on.
     """
     for place in filter(watcher.matters, world.choices.entered):
+        yield Way(Policy({place: (False,)}, way.policy.by_default), place, together=True)
+
+
+def failing_ways(way: Way, world: World) -> Iterator[Way]:
+    """Yield the ways that have an exception raised which nobody has seen, where somebody catches it."""
+    for place in world.choices.guarded:
         yield Way(Policy({place: (False,)}, way.policy.by_default), place, together=True)
 
 

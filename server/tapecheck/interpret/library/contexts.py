@@ -17,6 +17,8 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     argument,
+    bound_function,
+    is_function,
     positional,
 )
 
@@ -129,6 +131,17 @@ def closing(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return Context(lambda m2: value, leave)
 
 
+def _left_by(m: Engine, pushed: Value, node: ast.AST) -> Value:
+    """Return a context for what is pushed onto an ExitStack: one, or a function that is called as its exit."""
+    if not is_function(pushed) and bound_function(pushed) is None:
+        return pushed
+
+    def leave(m2: Engine, raised: Signal | None) -> bool:
+        return m2.known_truth(m2.call(pushed, m2.exception_info(raised), {}, node)) is True
+
+    return Context(lambda m2: None, leave)
+
+
 def exit_stack(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Instance:
     """ExitStack: contexts entered one by one, left in reverse order."""
     stack = _Manager(None, "contextlib.ExitStack")
@@ -141,7 +154,7 @@ def exit_stack(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Instance
         return value
 
     def push(m2: Engine, given: Args, named: Kwargs, at: ast.AST) -> Value:
-        entered.extend(given[:1])
+        entered.extend(_left_by(m2, one, at) for one in given[:1])
         return given[0] if given else None
 
     def callback(m2: Engine, given: Args, named: Kwargs, at: ast.AST) -> Value:
@@ -178,6 +191,7 @@ def exit_stack(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Instance
         "__enter__": lambda m2, given, named, at: stack, "__exit__": leave, "close": leave, "push": push,
         "enter_context": enter_context, "callback": callback, "pop_all": pop_all, "__aenter__": lambda *a: stack,
         "__aexit__": leave, "enter_async_context": enter_context, "aclose": leave,
+        "push_async_exit": push, "push_async_callback": callback,
     }  # fmt: skip
     stack.attrs.update({name: Native(name, method) for name, method in methods.items()})
     return stack

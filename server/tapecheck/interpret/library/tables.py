@@ -16,6 +16,7 @@ from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import carry, syntax, unknowns
 from tapecheck.interpret.objects.algebra import is_name
 from tapecheck.interpret.values import (
+    Bound,
     Class,
     Context,
     Dict,
@@ -23,11 +24,13 @@ from tapecheck.interpret.values import (
     Kind,
     Lib,
     List,
+    Native,
     Origin,
     Tensor,
     Unknown,
     Value,
     behaviour,
+    bound_function,
     expression,
     function_of,
     is_constant,
@@ -159,6 +162,12 @@ def _what(value: Value) -> object:
         return value
     if isinstance(value, Context):
         return ("context", value.decorate)
+    match value:
+        # A method does what it does to its object.
+        case Bound(receiver=owner):
+            return (bound_function(value), id(owner))
+        case Native(name=name, receiver=owner):
+            return (name, id(owner))
     return function_of(value) or path_of(value) or None
 
 

@@ -45,6 +45,8 @@ def object_of(raised: Signal) -> Value:
 
 def class_of(raised: Signal) -> Value:
     value = object_of(raised)
+    if not raised.kind:
+        return Unknown("type")
     return user_class(value) or Lib(f"builtins.{raised.kind}")
 
 

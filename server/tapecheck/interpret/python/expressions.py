@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import algebra, constants, exceptions, methods, syntax, unknowns
-from tapecheck.interpret.python import comprehensions, conditions
+from tapecheck.interpret.python import comprehensions, conditions, raising
 from tapecheck.interpret.state import Place
 from tapecheck.interpret.values import (
     MORE,
@@ -120,6 +120,7 @@ def _attribute(machine: Engine, node: ast.Attribute, env: Env) -> Value:
 def _subscript(machine: Engine, node: ast.Subscript, env: Env) -> Value:
     value, index = machine.eval(node.value, env), machine.eval(node.slice, env)
     if not isinstance(index, slice):
+        raising.of_item(machine, value, index)
         return machine.get_item(value, index, node)
     part = machine.get_item(unknowns.setting(machine, value), index, node)
     if isinstance(part, (List, Range, tuple)) and not has_written_bounds(node):
@@ -150,6 +151,7 @@ def _call(machine: Engine, node: ast.Call, env: Env) -> Value:
         return Dict(dict(env.vars.items()), more=True)
     if type(function) is Unknown and type(called) is ast.Attribute and type(called.value) is ast.Name:
         _hands_over_receiver(machine, function, machine.eval(called.value, env), called.attr, node)
+    raising.of_call(machine, function)
     return machine.call(function, args, kwargs, node)
 
 
@@ -268,6 +270,7 @@ def _super(machine: Engine, node: ast.Call, env: Env) -> Value:
 
 def _bin_op(machine: Engine, node: ast.BinOp, env: Env) -> Value:
     left, right = machine.eval(node.left, env), machine.eval(node.right, env)
+    raising.of_division(machine, node.op, right)
     return drawn_from(binary(machine, node.op, left, right, node), (left, right))
 
 

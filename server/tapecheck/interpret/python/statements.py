@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import exceptions, records, unknowns
-from tapecheck.interpret.python import conditions, expressions, flow, guards, loops
+from tapecheck.interpret.python import conditions, expressions, flow, guards, loops, raising
 from tapecheck.interpret.state import Guarded, Place
 from tapecheck.interpret.values import (
     ByKind,
@@ -31,9 +31,10 @@ from tapecheck.interpret.values import (
     function_of,
     is_function,
     listed,
+    only,
 )
 from tapecheck.source import expects
-from tapecheck.source.nodes import given_to, id_of, is_literal, of_kind, taken_apart
+from tapecheck.source.nodes import given_to, id_of, taken_apart
 from tapecheck.tape import Raised
 
 _HOOK = "__init_subclass__"
@@ -129,6 +130,7 @@ def _with(machine: Engine, node: ast.With | ast.AsyncWith, env: Env) -> Run:
     iteration, around = position.iteration, position.manager
     handlers = [*machine.handlers]
     guarded: list[Guarded] = []
+    failing: list[raising.Failing] = []
     try:
         for item in node.items:
             manager = position.manager = machine.eval(item.context_expr, env)
@@ -138,14 +140,16 @@ def _with(machine: Engine, node: ast.With | ast.AsyncWith, env: Env) -> Run:
                 machine.handlers.append(manager.swallows)
             value = enter(machine, manager, node)
             entered.append(manager)
-            guarded += _guarded_by(machine, manager, node, env)
+            guarded += _guarded_by(machine, manager, env)
+            failing += raising.of_manager(machine, manager, item, node)
             if item.optional_vars is not None:
                 machine.assign(item.optional_vars, value, env, node)
         position.guarded += guarded
         try:
-            signal = yield from machine.block(node.body, env)
+            with raising.Watched(machine, failing, env):
+                signal = yield from machine.block(node.body, env)
         finally:
-            position.guarded[:] = [one for one in position.guarded if one not in guarded]
+            position.leave(guarded)
     except Signal as error:
         raised = error
     machine.handlers[:], position.manager = handlers, around
@@ -162,26 +166,18 @@ def _with(machine: Engine, node: ast.With | ast.AsyncWith, env: Env) -> Run:
     return signal
 
 
-def _guarded_by(machine: Engine, manager: Value, node: ast.With | ast.AsyncWith, env: Env) -> list[Guarded]:
+def _guarded_by(machine: Engine, manager: Value, env: Env) -> list[Guarded]:
     """Return what catches the exceptions of a block that is run in a context, if anything does."""
-    here = machine.world.position.frames[-1].module
-    match manager:
-        case Context(swallows=caught_here) if caught_here:
-            return [Guarded(node.body, [], here, env, caught_here)]
-        case Instance() if (leaving := bound_function(machine.special(manager, "__exit__"))) is not None:
-            function = leaving.node
-            if type(function) is ast.FunctionDef and leaving.module.notes.of(function, _may_swallow):
-                return [
-                    Guarded(node.body, [], here, env, exceptions.ANY),
-                    Guarded([], [function.body], leaving.module, leaving.env, exceptions.ANY),
-                ]
-    return []
-
-
-def _may_swallow(leaving: ast.FunctionDef) -> bool:
-    """Return whether an `__exit__` returns anything but None and False: an exception goes no further then."""
-    given = [one.value for one in of_kind(leaving, ast.Return)]
-    return any(value is not None and not (is_literal(value, None) or is_literal(value, False)) for value in given)
+    caught_here = raising.caught_in(machine, manager)
+    if not caught_here:
+        return []
+    guarded = [Guarded([], machine.world.position.frames[-1].module, env, caught_here)]
+    for one in only([manager], Instance):
+        leaving = bound_function(raising.leaving(machine, one))
+        body = getattr(leaving and leaving.node, "body", None)
+        if leaving is not None and type(body) is list:
+            guarded.append(Guarded([body], leaving.module, leaving.env, exceptions.ANY))
+    return guarded
 
 
 def enter(machine: Engine, manager: Value, node: ast.AST) -> Value:
@@ -205,9 +201,15 @@ def _try(machine: Engine, node: ast.Try, env: Env) -> Run:
     if not node.finalbody:
         return (yield from _handled(machine, node, env))
     iteration = machine.world.position.iteration
+    failing, position = raising.of_finally(machine, node), machine.world.position
+    guarded = [Guarded([node.finalbody], position.frames[-1].module, env, exceptions.ANY)] if failing else []
     try:
-        signal = yield from _handled(machine, node, env)
+        position.guarded += guarded
+        with raising.Watched(machine, failing, env):
+            signal = yield from _handled(machine, node, env)
+        position.leave(guarded)
     except Signal as raised:
+        position.leave(guarded)
         instead = yield from machine.block(node.finalbody, env)
         if instead is None:
             raise
@@ -225,13 +227,15 @@ def _handled(machine: Engine, node: ast.Try, env: Env) -> Run:
     try:
         machine.handlers.append(caught_here)
         handlers = [one.body for one in node.handlers]
-        guarded = Guarded(node.body, handlers, position.frames[-1].module, env, caught_here)
+        guarded = Guarded(handlers, position.frames[-1].module, env, caught_here)
         position.guarded.append(guarded)
+        failing = raising.of_try(machine, node)
         try:
-            signal = yield from machine.block(node.body, env)
+            with raising.Watched(machine, failing, env):
+                signal = yield from machine.block(node.body, env)
         finally:
             _no_longer(machine, caught_here)
-            position.guarded.remove(guarded)
+            position.leave([guarded])
     except Signal as raised:
         handler = _handler(machine, node, raised, env)
         if handler is None:
@@ -440,6 +444,7 @@ def _raise(machine: Engine, node: ast.Raise, env: Env) -> None:
         span = world.position.span(node)
         if world.choices.goes_past((span.file, span.line, span.column)):
             # The program is taken for one that works: the likelier answers that led here were wrong.
+            world.position.risk(name)
             machine.wrong(name, node, own=True)
             return
     raise Signal(name, value)
@@ -450,6 +455,7 @@ def _assert(machine: Engine, node: ast.Assert, env: Env) -> None:
     if machine.known_truth(value) is False and not isinstance(value, Unknown):
         machine.wrong("AssertionError", node, own=True)
     if isinstance(value, Unknown):
+        machine.world.position.risk("AssertionError")
         machine.settle(value, True)
 
 

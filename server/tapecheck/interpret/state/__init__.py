@@ -11,7 +11,7 @@ from tapecheck.interpret.state.history import LoopHistory, LoopKey, Row
 from tapecheck.interpret.state.knowledge import Knowledge
 from tapecheck.interpret.state.loops import Loops
 from tapecheck.interpret.state.modes import Modes
-from tapecheck.interpret.state.position import Frame, Guarded, Position
+from tapecheck.interpret.state.position import Frame, Guarded, Position, Risk
 from tapecheck.interpret.state.world import World
 from tapecheck.interpret.state.writer import TapeWriter
 
@@ -38,6 +38,7 @@ __all__ = [
     "Place",
     "Policy",
     "Position",
+    "Risk",
     "Row",
     "SizedCode",
     "Sizes",

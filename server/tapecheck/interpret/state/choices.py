@@ -68,6 +68,10 @@ class Choices:
         """The loops that were entered though nobody knows whether they go round at all."""
         self.passed_by = False
         """Whether the path has passed by one of these."""
+        self.guarded: dict[Place, None] = {}
+        """Where somebody would catch an exception that nobody has seen raised."""
+        self.failed = False
+        """Whether the path has had one raised."""
         self.answered: list[Place] = []
         """The undecided conditions that were answered, in order."""
         self.passed: dict[ast.AST, str] = {}
@@ -153,6 +157,23 @@ class Choices:
         enters = self.choose(loop, True, text, loop)
         self.passed_by = self.passed_by or not enters
         return not enters
+
+    def fails(self, node: ast.AST) -> bool:
+        """Whether the path has an exception raised where somebody would catch it: one does where its policy says so.
+
+        What follows shows nothing of its own, but may disprove what others show. The `node` stands for the place.
+        """
+        span = self._position.span(node)
+        if (span.file, span.line, span.column) not in self.policy.patterns:
+            return False
+        fails = not self.choose(node, True, "nothing raises")
+        self.failed = self.failed or fails
+        return fails
+
+    def guard(self, *nodes: ast.AST) -> None:
+        """Note places where somebody would catch what may be raised there."""
+        for span in map(self._position.span, nodes):
+            self.guarded.setdefault((span.file, span.line, span.column))
 
     def length(self, usual: int) -> int:
         """Return the length that a path settles on for the next thing of which nobody knows how long it is."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from tapecheck.interpret.values import Env, Module, Value
@@ -31,13 +32,19 @@ class Frame:
 
 @dataclass(slots=True, eq=False)
 class Guarded:
-    """A block that is being run, the classes of exceptions that are caught, what is done then and where that stands."""
+    """A block that is being run: the classes of exceptions that are caught, what is done then and where that stands."""
 
-    block: list[ast.stmt]
     handlers: list[list[ast.stmt]]
     module: Module
     env: Env
     caught: frozenset[str]
+
+
+@dataclass(slots=True, eq=False)
+class Risk:
+    """What a block that is being run may raise, by the names of classes, with these; "" stands for any."""
+
+    kinds: dict[str, Value] = field(default_factory=dict)
 
 
 class Position:
@@ -47,6 +54,8 @@ class Position:
         self.frames: list[Frame] = []
         self.guarded: list[Guarded] = []
         """The `try` statements whose blocks are being run, the innermost last."""
+        self.risks: list[Risk] = []
+        """What the blocks that are being run may raise, of those that somebody catches anything of."""
         self.iteration: tuple[tuple[int, int], ...] = ()
         self.clock = 0
         """How many iterations were begun."""
@@ -62,6 +71,15 @@ class Position:
         """The sites of this frame since the last iteration began, by their nodes."""
         self._outer_sites: list[tuple[int, dict[ast.AST, Site]]] = []
         self._stack_spans: list[tuple[Span, ...]] = [()]
+
+    def leave(self, guarded: Collection[Guarded]) -> None:
+        """Note that blocks are left."""
+        self.guarded[:] = [one for one in self.guarded if one not in guarded]
+
+    def risk(self, *kinds: str) -> None:
+        """Note that an exception of these classes may be raised here, though nobody has seen it raised."""
+        for one in self.risks:
+            one.kinds.update(dict.fromkeys(kinds))
 
     def is_discarded(self, node: ast.AST) -> bool:
         """Return whether the value of an expression is the value of the statement, which discards it."""
