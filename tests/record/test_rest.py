@@ -168,6 +168,31 @@ def test_a_loop_rests_while_it_waits_for_a_batch(record: Record, end: str) -> No
     assert result.iterations == (5 if end else 6)
 
 
+@loops
+@traced
+def test_no_loop_waits_without_events_for_what_an_iterator_gives_at_once(record: Record) -> None:
+    at_once = (
+        "range(3)",
+        "[0, 1, 2]",
+        "(0, 1, 2)",
+        "{0, 1, 2}",
+        "{0: 1, 1: 1, 2: 1}",
+        "{0: 1}.values()",
+        "{0: 1}.items()",
+    )
+    later = "enumerate(range(3))", "map(abs, range(3))", "(x for x in range(3))", "zip(range(3), range(3))"
+    text = (
+        "import gc\n" + HEAD + "waiting = lambda: any(type(one).__name__ == '_Fetches' for one in gc.get_objects())\n"
+    )
+    for iterated in (*at_once, *later):
+        text += f"for i in {iterated}:\n    found = waiting()\n    train()\nprint(found)\n"
+    # On this clock every first value is long in coming.
+    result = record(text, env={"TAPECHECK_CLOCK_RATE": "1e6"})
+    # A generator of the program's own is to be seen.
+    expected = [str(iterated not in {*at_once, "(x for x in range(3))"}) for iterated in (*at_once, *later)]
+    assert result.stdout.split() == expected, result.stderr
+
+
 def test_anomaly_mode_is_the_programs_own(tmp_path: Path, write: Write) -> None:
     text = HEAD + (
         "def quiet():\n    return torch.is_anomaly_enabled()\n\n\n"
