@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import sys
 from pathlib import Path
 from textwrap import dedent
 
@@ -211,3 +213,43 @@ def test_a_loop_that_an_exception_has_led_out_of_has_no_fault(tmp_path: Path) ->
         (tmp_path / name).write_text(text)
     report = check(read_source(str(tmp_path / "task.py")))
     assert report.interpretation.faults == []
+
+
+LEFT_OPEN = """
+import torch
+from torch import nn
+from elsewhere import dataset
+
+def endless(loader):
+    it = iter(loader)
+    while True:
+        try:
+            {body}
+            yield found
+        {handler}
+            it = iter(loader)
+
+net = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+batches = endless(torch.utils.data.DataLoader(dataset))
+{loop}
+    loss = net({one}).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("body", ["found = next(it)", "found = dataset.more(next(it))", "found = next(it)[0]"])
+@pytest.mark.parametrize(
+    "handler", ["except StopIteration:", "except (StopIteration, KeyError):", "except:", "finally:"]
+)
+@pytest.mark.parametrize(("loop", "one"), [("for step in range(90):", "next(batches)"), ("for x in batches:", "x")])
+def test_a_generator_that_nothing_goes_on_with_is_closed_quietly(
+    body: str, handler: str, loop: str, one: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ignored: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", ignored.append)
+    check(from_text(LEFT_OPEN.format(body=body, handler=handler, loop=loop, one=one), "train.py"))
+    gc.collect()
+    assert ignored == []

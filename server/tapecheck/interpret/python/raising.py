@@ -135,7 +135,9 @@ class Watched:
             return
         risks = self._machine.world.position.risks
         risks[:] = [one for one in risks if one is not self._risk]
-        for one in self._failing if self._risk.kinds else ():
+        # A generator that nothing goes on with is closed at any time: of what it would have caught nothing is known.
+        risky = self._risk.kinds and kind is not GeneratorExit
+        for one in self._failing if risky else ():
             if self._fits(one):
                 self._machine.world.choices.guard(one.begin, one.end)
         for one in self._failing if kind is None else ():
