@@ -309,6 +309,26 @@ def test_a_loop_of_unknown_length_comes_to_what_is_done_now_and_then(given: str,
     assert ("TAPE101", 12) in codes(walked)
 
 
+@pytest.mark.parametrize(("given", "end"), [("n", "n"), ("args", "args.n"), ("", "5000")])
+@pytest.mark.parametrize("every", ["i % 50 == 0", "not i % 50"])
+@pytest.mark.parametrize("also", ["i != 0", "0 < i", "i >= 50", "i > 70"])
+@pytest.mark.parametrize("form", ["{every} and {also}", "{also} and {every}", "True and ({every} and {also})"])
+def test_what_is_done_now_and_then_but_not_at_first_is_come_to(
+    given: str, end: str, every: str, also: str, form: str
+) -> None:
+    test = form.format(every=every, also=also)
+    read = NOBODY_KNOWS_HOW_LONG.format(given=given, end=end, test=test, then="print(net.weight.grad.norm())")
+    assert codes(read) == []
+    walked = NOBODY_KNOWS_HOW_LONG.format(given=given, end=end, test=test, then="loss.backward()")
+    assert ("TAPE101", 12) in codes(walked)
+
+
+@pytest.mark.parametrize("test", ["i % 50 == 0 and i < 0", "i > 0 and i % 50 == 0 and i < 0", "i != 0 and i == 0"])
+def test_what_is_never_done_is_not_come_to(test: str) -> None:
+    never = NOBODY_KNOWS_HOW_LONG.format(given="", end="5000", test=test, then="loss.backward()")
+    assert "TAPE101" not in [code for code, _ in codes(never)]
+
+
 @pytest.mark.parametrize("rounds", [3, 30])
 @pytest.mark.parametrize("test", ["j < 2", "j + 1 < 3", "not j >= 2"])
 def test_an_inner_loop_that_is_broken_off_at_first_is_run_once_it_is_not(rounds: int, test: str) -> None:

@@ -69,8 +69,11 @@ def test(machine: Engine, expression: ast.expr, env: Env, node: ast.AST, default
         default = machine.world.choices.leaving.get(node)
     if isinstance(expression, ast.BoolOp):
         wanted = type(expression.op) is ast.Or
-        parts = expression.values
-        return wanted if any(test(machine, part, env, node, default) == wanted for part in parts) else not wanted
+        for place, part in enumerate(expression.values):
+            if test(machine, part, env, node, default) == wanted:
+                guards.note_overruled(machine, expression.values[:place], part)
+                return wanted
+        return not wanted
     if (opposite := negated(expression)) is not None:
         return not test(machine, opposite, env, node, not _default(machine, node, default))
     if isinstance(expression, ast.Compare) and len(expression.ops) > 1:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 
 from tapecheck.interpret import limits
@@ -41,8 +41,32 @@ def note_guard(machine: Engine, statement: ast.If, test: ast.Compare, answer: bo
         step = apart - guard.apart if guard.at[-1][1] + 1 == position.iteration[-1][1] else 0
         guard.step = step % guard.divisor if guard.divisor else step
     guard.apart, guard.at, guard.skipped, guard.moving = apart, position.iteration, False, False
+    guard.fresh = None if answer in guard.answers else answer
     guard.answers.add(answer)
     guard.told += answer is guard.telling
+
+
+def note_overruled(machine: Engine, parts: Sequence[ast.expr], decisive: ast.expr) -> None:
+    """Note that what some parts of a condition came to decided nothing, because of another comparison of numbers.
+
+    `step % 100 == 0 and step > 0` holds for the first time when both do: a guard that was overruled is yet to come out
+    the way that lets the other part decide.
+    """
+    now = machine.world.position.iteration
+    asked = [guard for guard in machine.world.comparisons.guards.values() if guard.at == now] if now and parts else []
+    if not any(guard.step or guard.moving for guard in _within(decisive, asked)):
+        return
+    for guard in (guard for part in parts for guard in _within(part, asked)):
+        if guard.fresh is not None:
+            guard.answers.discard(guard.fresh)
+            guard.fresh = None
+
+
+def _within(part: ast.expr, guards: Sequence[Guard]) -> list[Guard]:
+    """Return those of some guards that a part of a condition asks."""
+    nodes = {id(node) for node in walk(part)} if guards else set()
+    # A remainder that is a test itself is compared by what was made of it.
+    return [guard for guard in guards if id(guard.test) in nodes or id(guard.test.left) in nodes]
 
 
 def note_cutting(machine: Engine, loop: ast.While, answer: bool, env: Env) -> None:
@@ -77,6 +101,7 @@ def _entered(machine: Engine, statement: ast.If, test: ast.Compare, apart: float
     idle = world.watcher is not None and world.watcher.idle(world, statement, env)
     matters = not idle and ((before is not None and before.matters) or _matters(machine, statement, answer, env))
     guard = Guard(statement, test, apart, {answer}, world.position.iteration, moving=moving, matters=matters, idle=idle)
+    guard.fresh = answer
     guard.entered = apart
     if before is not None and (around := _following_within(before.at, guard.at)):
         guard.around, guard.turn = around, before.turn if before.skipped else apart - before.entered
@@ -115,7 +140,7 @@ def _reached_at(machine: Engine, statement: ast.If, name: str, env: Env) -> int:
     """Return how far a loop has to count for a condition on its number to have come out either way, where a graph can
     hang on it.
     """
-    far = 0
+    numbers = [0]
     for test in walk(statement.test):
         match test:
             case ast.BinOp(left=counted, op=ast.Mod(), right=ast.Constant(value=int(number))):
@@ -127,7 +152,10 @@ def _reached_at(machine: Engine, statement: ast.If, name: str, env: Env) -> int:
             case _:
                 continue
         if any(part.id == name for part in of_kind(counted, ast.Name)):
-            far = max(far, number)
+            numbers.append(number)
+    # Of what has to hold at once, each part may be the one that is waited for once the others do.
+    every = any(type(part.op) is ast.And for part in of_kind(statement.test, ast.BoolOp))
+    far = sum(numbers) if every else max(numbers)
     return far if far and _matters(machine, statement, True, env) else 0
 
 

@@ -27,6 +27,8 @@ class Guard:
     at: tuple[tuple[int, int], ...]
     step: float = 0
     divisor: int = 0
+    fresh: bool | None = None
+    """The answer of the iteration in which it was asked last, if it had not come out so before."""
     skipped: bool = False
     """Whether iterations were skipped since it was asked last."""
     moving: bool = True
