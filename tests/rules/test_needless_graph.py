@@ -1303,3 +1303,77 @@ def test_the_loop_within_is_told_where_it_may_go_round_again() -> None:
     )
     (one,) = found(text)
     assert one.span.line == text.splitlines().index("    while True:") + 1
+
+
+KEPT_COPY = """\
+import copy
+from copy import deepcopy
+import torch
+from torch import nn
+from elsewhere import Net
+
+
+class Trainer:
+    def __init__(self):
+        self.net, self.kept, self.best = Net(), {{}}, None
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+
+    def fit(self):
+        for step in range(3):
+            loss = nn.functional.cross_entropy(self.net(torch.randn(5, 4)), torch.tensor([0, 1, 0, 1, 1]))
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+        {before}
+        {keep}
+        {after}
+
+    def test(self):
+        correct = 0
+        for x in torch.randn(3, 5, 4):
+            out = {used}(x)
+            correct += (out.argmax(1) == 1).sum().item()
+        return correct
+
+
+trainer = Trainer()
+trainer.fit()
+print(trainer.test())
+"""
+
+
+@pytest.mark.parametrize(
+    ("keep", "used"),
+    [
+        ("self.best = deepcopy(self.net)", "self.best"),
+        ("self.best = copy.deepcopy(self.net).eval()", "self.best"),
+        ("self.best = deepcopy(deepcopy(self.net))", "self.best"),
+        ("self.kept['best'] = deepcopy(self.net)", "self.kept['best']"),
+        ("self.kept = deepcopy({'best': self.net})", "self.kept['best']"),
+        ("self.best = self.net", "self.best"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("pass", "pass"),
+        ("pass", "{used}.train(False)"),
+        ("pass", "{used}.requires_grad_(False)"),
+        ("pass", "for p in {used}.parameters(): p.requires_grad = False"),
+        ("self.net.requires_grad_(False)", "pass"),
+        ("for p in self.net.parameters(): p.requires_grad_(False)", "pass"),
+        ("pass", "self.net.requires_grad_(False)"),
+    ],
+)
+def test_a_copy_of_a_hidden_model_that_is_trained_requires_grad_as_that_does(
+    keep: str, used: str, before: str, after: str
+) -> None:
+    program = KEPT_COPY.format(keep=keep, used=used, before=before, after=after.format(used=used))
+    graphs: list[bool] = []
+    shown = program.replace(
+        "from elsewhere import Net", "Net = lambda: nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 2))"
+    )
+    shown = shown.replace("            correct +=", "            graphs.append(out.requires_grad); correct +=")
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(compile(shown, "train.py", "exec"), {"graphs": graphs})
+    assert [finding.certain for finding in found(program)] == ([False] if all(graphs) else [])

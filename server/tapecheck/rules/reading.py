@@ -643,13 +643,23 @@ class Reading:
     def of_trained_models(self) -> set[int]:
         """Return the nodes that may lead to parameters of an opaque model which a backward may have come to."""
         leaves = self.ledger.leaves
-        found = self._of_models(self._learning_models)
+        learning = self._learning_models
+        copies = {number for number in self._models if not learning.isdisjoint(self._copied(number))}
+        found = self._of_models(learning | copies)
         # Where a loss comes from nowhere else, some of the parameters require grad, whatever the program has frozen.
         alone = (
             {number for number in run.executed if number in leaves} for run in self._learned_from if self._is_seen(run)
         )
         lone = {leaf for met in alone if len(met) == 1 for leaf in met if leaves[leaf].made}
         return found | self._of_models(lone, keeping=("yes", "may"))
+
+    def _copied(self, leaf: int) -> Iterator[int]:
+        """Yield the leaf that one was deep-copied from, and what that was copied from: they require grad alike."""
+        leaves = self.ledger.leaves
+        origin = leaves[leaf].copy_of
+        while origin is not None and origin in leaves:
+            yield origin
+            origin = leaves[origin].copy_of
 
     def _is_seen(self, run: Run) -> bool:
         """Return whether a backward leads nowhere but to leaves of the tape."""

@@ -87,7 +87,7 @@ class Copier:
             return value
         result = value.anew()
         if value.kept.leaf is not None:
-            self._torch.opaque_parameters(result, self._node)
+            self._torch.opaque_parameters(result, self._node, value.kept.leaf)
         return result
 
 

@@ -799,14 +799,19 @@ _ACTING = frozenset((
 """Those of them that do something to graphs or gradients."""
 
 
-def opaque_parameters(torch: Torch, owner: Unknown, node: ast.AST) -> Tensor:
-    """One leaf that stands for all the parameters of an unknown model."""
+def opaque_parameters(torch: Torch, owner: Unknown, node: ast.AST, source: Tensor | None = None) -> Tensor:
+    """One leaf that stands for all parameters of an unknown model, or for copies of what `source` stands for."""
     if owner.kept.leaf is None:
         name = f"{owner.name} parameters"
         leaf = torch.world.graph.data(name)
-        torch.world.graph.make_leaf(leaf, node, name, parameter=True, made=owner.part_of.within is not None, many=True)
+        made, copied = owner.part_of.within is not None, None if source is None else source.of_leaf
+        torch.world.graph.make_leaf(leaf, node, name, parameter=True, copy_of=copied, made=made, many=True)
         # Until it is told to train or to evaluate, what a file held is data.
         leaf.extra = {Mark.OPAQUE: True, Mark.SAVED: owner.part_of.within is not None and owner.trust.data}
+        if source is not None:
+            # A copy is frozen, and a model at all, where what it was copied from is.
+            leaf.graph = source.graph
+            leaf.extra.update(source.extra or {})
         owner.kept = owner.kept._replace(leaf=leaf)
         if owner.part_of.within is not None:
             # What is asked of its parts from now on is asked of its own parameters.
