@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -32,6 +33,7 @@ from tapecheck.interpret.values import (
 )
 from tapecheck.source import Source
 from tapecheck.source.nodes import last_name, name_called, of_kind
+from tapecheck.source.notes import placeless
 from tapecheck.source.skipped import is_function
 from tapecheck.tape import Span
 
@@ -136,16 +138,21 @@ def _is_part_of_constructor(index: Index, body: Body) -> bool:
 
 def _only_unrecorded(source: Source, name: str) -> bool:
     """Return whether a file names a function only to call it where recording is off: its callers are entries, too."""
-    calls = {id(call) for call in of_kind(source.tree, ast.Call) if name_called(call) == name}
-    named = [part for part in of_kind(source.tree, ast.expr) if last_name(part) == name]
+    named, called, unrecorded = source.notes.of(source.tree, _times_named)
+    return named[name] == called[name] == unrecorded[name]
+
+
+def _times_named(tree: ast.Module) -> tuple[Counter[str], Counter[str], Counter[str]]:
+    """Return how often a file names what it does, how often it calls that, and how often where recording is off."""
     off = {
-        id(call)
-        for block in of_kind(source.tree, ast.With)
+        call
+        for block in of_kind(tree, ast.With)
         if any(name_called(item.context_expr) in _OFF for item in block.items)
         for statement in block.body
         for call in of_kind(statement, ast.Call)
     }
-    return len(named) == len(calls) and calls <= off
+    named = Counter(map(last_name, of_kind(tree, ast.expr)))
+    return named, Counter(map(name_called, of_kind(tree, ast.Call))), Counter(map(name_called, off))
 
 
 def _of_module(defined: Definitions, owner: str | None) -> bool:
@@ -266,7 +273,7 @@ def _keep(machine: Machine, owners: Sequence[Value], node: FunctionNode) -> None
 def _arguments(machine: Machine, node: FunctionNode, function: Function, owners: tuple[Value, ...]) -> list[Value]:
     """Return unknown arguments after those that are given: what the function treats as a model may have parameters."""
     args: list[Value] = [*owners]
-    hints = _called_models(node)
+    hints = function.module.notes.of(node, _called_models)
     arguments = function.node.args
     names = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
     defaults = dict(zip(names[::-1], function.defaults[::-1]))
@@ -285,7 +292,7 @@ def _arguments(machine: Machine, node: FunctionNode, function: Function, owners:
         _take_for_model(machine, held, shown, node)
     if owners and (cls := user_class(owner)) is not None:
         # What its constructor was given and one method trains or evaluates is a model in the others, too.
-        for held, shown in _held(own, _called_models(cls.node)):
+        for held, shown in _held(own, cls.module.notes.of(cls.node, _called_models)):
             if held.part_of.within is None and held.part_of.owner is None:
                 _take_for_model(machine, held, shown, node)
     return args
@@ -344,6 +351,7 @@ class _Shown(NamedTuple):
     learns: bool
 
 
+@placeless
 def _called_models(node: ast.AST) -> dict[str, _Shown]:
     """Return what a piece of code treats as models, and how."""
     called: dict[str, set[str]] = {}
