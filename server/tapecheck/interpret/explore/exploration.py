@@ -7,7 +7,7 @@ turn one undecided condition round at a time, until nothing new comes up or the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from tapecheck.interpret import limits
@@ -160,6 +160,8 @@ class Exploration:
     passes_failures: bool = False
     by_default: bool = False
     """Whether options that loops count by keep their defaults in its ways."""
+    beside: Sequence[Tape] | None = None
+    """What the ways have shown in which these have other values, where it looks at the defaults besides."""
 
     found: Interpretation = field(default_factory=Interpretation)
     called: set[int] = field(default_factory=set)
@@ -207,6 +209,8 @@ class Exploration:
             way = self.queue.take(self.turns.dull)
             if way is not None:
                 self.try_way(way)
+                if self._stays_as_beside():
+                    break
                 if len(self.queue) > 1:
                     self.queue.sort(self._untold)
         self._note_untried()
@@ -310,6 +314,13 @@ class Exploration:
         if self.further <= 0 and self.queue.next.turned is not None:
             self._grant()
         return self.further > 0 or self.queue.next.turned is None
+
+    def _stays_as_beside(self) -> bool:
+        """Whether what is found stays as it is where options keep their defaults, as the first such way says."""
+        if self.beside is None or self.found.runs > 1 or not self.wanted.compares:
+            return False
+        tapes = [tape for tape in self.found.tapes if _keeps_defaults(tape)]
+        return not any(self.wanted.changed_by(self.beside, tape) for tape in tapes)
 
     def try_way(self, way: Way) -> None:
         """Run a way, keep its tape where that says something new, and queue the ways that follow from it."""
@@ -523,6 +534,7 @@ def explore_start(
             tape.beyond = beyond.found.tapes
     if exploration.counts_by_options and budget.left > 0:
         by_default = Exploration(source, project, entry, budget, cancelled, wanted, by_default=True)
+        by_default.beside = exploration.found.tapes
         exploration.goes_on_in(by_default)
         exploration.found.tapes += [tape for tape in by_default.found.tapes if _keeps_defaults(tape)]
     # What is called beyond alone still wants a start of its own.
