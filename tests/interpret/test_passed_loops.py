@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 
 import pytest
 
@@ -15,7 +16,7 @@ import sys
 import torch
 from torch import nn
 
-net = nn.Linear(2, 1)
+net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 rows, table, found, total, name, held = [], {}, False, 0, "", None
 
@@ -62,12 +63,26 @@ def around(source):
     return lines
 
 
-loss = net(torch.ones(3, 2)).pow(2).sum()
+add = rows.append
 READ
-loss.backward(retain_graph=True)
-optimizer.step()
-USE
+BODY
 """
+_BODIES = {
+    "retained": "loss = net[0](torch.ones(3, 2)).pow(2).sum()\nloss.backward(retain_graph=True)\noptimizer.step()\nUSE",
+    "stale": (
+        "for _ in range(4):\n    loss = net(torch.ones(3, 2)).pow(2).sum()\n    if not CHANGED:\n"
+        "        optimizer.zero_grad()\n    loss.backward()\n    optimizer.step()"
+    ),
+    "discarded": (
+        "for _ in range(4):\n    net(torch.ones(3, 2)).pow(2).sum().backward()\n    if not CHANGED:\n"
+        "        optimizer.step()\n    optimizer.zero_grad()"
+    ),
+    "cut": (
+        "for _ in range(4):\n    hidden = net[0](torch.ones(3, 2))\n"
+        "    hidden = hidden.detach() if CHANGED else hidden\n"
+        "    optimizer.zero_grad()\n    net[1](hidden).pow(2).sum().backward()\n    optimizer.step()"
+    ),
+}
 _READS = {
     "a list": "for line in sys.stdin:\n    rows.append(float(line))",
     "a dict": "for line in sys.stdin:\n    table[line] = float(line)",
@@ -87,6 +102,8 @@ _READS = {
     "a number of a function": "total = count(sys.stdin)",
     "what it is given": "fill(rows, sys.stdin)",
     "a number of the function around": "total = around(sys.stdin)",
+    "through a method": "for line in sys.stdin:\n    add(line)",
+    "a comprehension in it": "for line in sys.stdin:\n    rows.append([float(cell) for cell in line.split(',')])",
     "its own": "for line in sys.stdin:\n    words = line.split()\n    if len(words) > 1:\n        print(words)",
 }
 _USES = {
@@ -102,16 +119,38 @@ _USES = {
     "the attribute": "if meter.sum == 0:\n    loss.backward()",
     "the other attribute": "if not meter.again:\n    loss.backward()",
     "what is held": "if held is None:\n    loss.backward()",
+    "what another asks": "def asks(what):\n    return loss.backward() if not what else None\n\n\nasks(rows)",
+    "an element": "try:\n    rows[0]\nexcept IndexError:\n    loss.backward()",
+    "an assertion": "try:\n    assert rows\nexcept AssertionError:\n    loss.backward()",
+    "a table": "{True: print, False: loss.backward}[bool(rows)]()",
+    "a choice": "(print, loss.backward)[len(rows) == 0]()",
+    "a job": "job = loss.backward\nif rows:\n    job = print\njob()",
+    "a name": "if 'line' not in globals():\n    loss.backward()",
+    "data": "inputs = torch.tensor(rows)\nprint(inputs)",
     "nothing": "print(rows, table, found, total, name)",
 }
+_CHANGED = ("rows", "found", "total", "table", "len(rows)", "bool(rows)", "meter.sum", "name")
+_PROGRAMS = [
+    *(_PROGRAM.replace("BODY", _BODIES["retained"]).replace("READ", read).replace("USE", use)
+      for read, use in itertools.product(_READS.values(), _USES.values())),
+    *(_PROGRAM.replace("BODY", body).replace("READ", read).replace("CHANGED", changed)
+      for (kind, body), read, changed in itertools.product(_BODIES.items(), _READS.values(), _CHANGED)
+      if kind != "retained"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("read", "use"), [*itertools.product(_READS, _USES)])
-def test_what_is_found_where_loops_are_left_out(read: str, use: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = _PROGRAM.replace("READ", _READS[read]).replace("USE", _USES[use])
-    told = [(one.code, one.span.line, one.certain) for one in check(from_text(program, "read.py")).findings]
-    monkeypatch.setattr(Watcher, "matters", lambda watcher, loop: True)
-    assert told == [(one.code, one.span.line, one.certain) for one in check(from_text(program, "read.py")).findings]
+@pytest.mark.parametrize("part", range(16))
+def test_what_is_found_where_loops_are_left_out(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where each of them is passed by."""
+    for program in random.Random(part).sample(_PROGRAMS, 12):
+        told = _told(program)
+        with monkeypatch.context() as patched:
+            patched.setattr(Watcher, "matters", lambda watcher, loop: True)
+            assert told == _told(program), program
+
+
+def _told(program: str) -> list[tuple[str, int, bool]]:
+    return [(one.code, one.span.line, one.certain) for one in check(from_text(program, "read.py")).findings]
 
 
 def test_loops_that_read_data_are_not_passed_by() -> None:
@@ -126,9 +165,9 @@ def load_NUMBER(path):
 """
     readers = "".join(reader.replace("NUMBER", str(number)) for number in range(30))
     calls = "".join(f"load_{number}('rows.csv')\n" for number in range(30))
-    head, _, body = _PROGRAM.replace("READ", "").replace("USE", "").partition("\nloss = ")
+    training = _PROGRAM.replace("BODY", _BODIES["retained"]).replace("USE", "")
     without, report = (
-        check(from_text(f"{head}{between}\nloss = {body}", "read.py")) for between in ("", readers + calls)
+        check(from_text(training.replace("READ", between), "read.py")) for between in ("", readers + calls)
     )
     assert [(one.code, one.certain) for one in report.findings] == [("TAPE301", True)]
     assert report.interpretation.runs == without.interpretation.runs

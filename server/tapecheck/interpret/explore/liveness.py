@@ -141,7 +141,6 @@ class Liveness:
             self._behind.setdefault(id(value), set()).update(out)
 
     def _loop(self, node: ast.For | ast.AsyncFor | ast.While, out: set[str], stored: set[str]) -> set[str]:
-        self._mark(node, out)
         test = self._reads(node.test) if isinstance(node, ast.While) else _NONE
         head = self._block(node.orelse, out) | test
         self._loops += 1

@@ -233,6 +233,14 @@ class Present:
                 return _known_as_data(value) is True
         return False
 
+    def is_data(self, name: str) -> bool:
+        """Whether a name has no value, or one without a graph: a constant, a container, or what nobody knows."""
+        value = _lookup(self.env, name)
+        match value:
+            case List() | Dict() | Unknown():
+                return self.graph(value) is Graph.NONE
+        return value is ABSENT or is_constant(value)
+
     def equates_a_graph(self, test: ast.expr) -> bool:
         """Whether a test asks whether a tensor that has a graph is equal to a constant."""
         compared = syntax.equated(test)

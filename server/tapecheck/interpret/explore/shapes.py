@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from tapecheck.interpret.explore import gathering
 from tapecheck.interpret.explore.definitions import Body
 from tapecheck.interpret.explore.effects import Effect, Facts, facts_of, names_in, statement_facts
 from tapecheck.interpret.explore.index import Index, index_of
@@ -15,12 +15,10 @@ from tapecheck.interpret.explore.liveness import Liveness, Names, exposed
 from tapecheck.interpret.explore.numbers import calls_left, dotted, stored_plain
 from tapecheck.interpret.python.imports import LIBRARIES
 from tapecheck.source import Source
-from tapecheck.source.nodes import children, last_name, name_called, of_kind, statements_at, walk
-from tapecheck.source.notes import Notes, placeless
+from tapecheck.source.nodes import children, last_name, of_kind, statements_at, walk
 
 _Loop = ast.For | ast.While | ast.AsyncFor
 _NONE: frozenset[str] = frozenset()
-_CONTAINERS = frozenset(("Counter", "OrderedDict", "defaultdict", "deque", "dict", "list", "set"))
 _EVERYWHERE = frozenset((-1,))
 """Stands for lines that nobody knows."""
 
@@ -131,7 +129,6 @@ class Shapes:
         self._mentioned: dict[int, frozenset[str]] = {}
         self._parts: dict[tuple[ast.expr, ...], Side] = {}
         self._repeated: dict[int, Side] = {}
-        self._wholes: dict[int, Side] = {}
         self._starts: dict[int, bool] = {}
         self._modes: dict[str, list[ast.If]] | None = None
 
@@ -188,7 +185,7 @@ class Shapes:
         facts = facts_of(nodes, looping=looping, making=making)
         effects, attributes = self.index.calls.reach(facts, owner)
         first = exposed(nodes, self.index.notes)
-        read = _with_attributes(first, facts)
+        read = first | {name for name in facts.loaded if "." in name and name.partition(".")[0] in first}
         plain, unknowable = stored_plain(nodes)
         imports = tuple(one for node in nodes for one in imports_of_project(node))
         jumps = jumps_of(nodes, suspends=self.index.suspends)
@@ -240,32 +237,9 @@ class Shapes:
             known = self._shapes[id(node)] = self._shape(node)
         return known
 
-    def whole(self, node: ast.stmt) -> Side:
-        """Return a loop, with what it goes over and its `else`, as a side."""
-        known = self._wholes.get(id(node))
-        if known is None:
-            facts, read, plain, unknowable, jumps = self.index.notes.of(node, _of_loop)
-            effects, attributes = self.index.calls.reach(facts, self.owner(node))
-            imports = tuple(imports_of_project(node))
-            known = self._wholes[id(node)] = Side(
-                facts, read, plain, unknowable, int(effects), attributes, jumps, False, imports, bool(facts.own), _NONE
-            )
-        return known
-
-    def left_by(self, loop: ast.stmt) -> frozenset[str]:
-        """Return the names that a loop stores, and that code outside of it may read for whatever reason."""
-        first, last = loop.lineno, loop.end_lineno or loop.lineno
-        scope = self._scope(self._home(loop)[0])
-        read = {name for line, name in scope.loads if not first <= line <= last} | (self.behind(loop) or _NONE)
-        return frozenset(name for name in self.whole(loop).facts.stored if "." in name or name in read)
-
-    def own_names(self, node: ast.stmt) -> frozenset[str]:
-        """Return the names that a function, or the module, gives nothing but containers of its own."""
-        return self.index.notes.of(self._home(node)[0], _own_names)
-
-    def names_around(self, node: ast.stmt) -> frozenset[str]:
-        """Return the names that a function stores in the one around it."""
-        return self.index.notes.of(self._home(node)[0], _names_around)
+    def gathered(self, loop: ast.stmt) -> Names | None:
+        """Return the names that a loop works with which gathers data; None of one that may do more."""
+        return gathering.gathers(loop, self._home(loop)[0], self.index.notes)
 
     def starts(self, node: ast.stmt) -> bool:
         """Return whether a statement, with what it calls in its file, can start a backward."""
@@ -367,46 +341,6 @@ def _raised(nodes: Iterable[ast.AST]) -> Iterator[str]:
 
 def _calls_left(node: ast.If) -> tuple[dict[str, list[ast.expr]], dict[str, list[ast.expr]]]:
     return calls_left(node.body), calls_left(node.orelse)
-
-
-@placeless
-def _of_loop(node: ast.stmt) -> tuple[Facts, Names, Names, Names, Jumps]:
-    """Return what a loop says by itself: its facts, the names that it reads, those of numbers, and how it is left."""
-    facts = facts_of((node,), looping=True)
-    return facts, _with_attributes(exposed((node,), Notes()), facts), *stored_plain((node,)), jumps_of((node,))
-
-
-@placeless
-def _own_names(home: ast.AST) -> frozenset[str]:
-    made: set[str] = set()
-    others: set[str] = set()
-    for part in walk(home):
-        match part:
-            case (
-                ast.Assign(targets=[ast.Name(id=name)], value=value)
-                | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
-            ):
-                (made if _makes_container(value) else others).add(name)
-    once = Counter(part.id for part in of_kind(home, ast.Name) if type(part.ctx) is not ast.Load)
-    return frozenset(name for name in made - others if once[name] == 1)
-
-
-def _makes_container(node: ast.expr) -> bool:
-    """Whether an expression makes a container that nothing else refers to."""
-    match node:
-        case ast.List() | ast.Dict() | ast.Set() | ast.ListComp() | ast.DictComp() | ast.SetComp():
-            return True
-    return name_called(node) in _CONTAINERS
-
-
-@placeless
-def _names_around(home: ast.AST) -> frozenset[str]:
-    return frozenset(name for part in of_kind(home, ast.Nonlocal) for name in part.names)
-
-
-def _with_attributes(read: Names, facts: Facts) -> Names:
-    """Return names that code reads, with the attributes of them that it loads."""
-    return read | {name for name in facts.loaded if "." in name and name.partition(".")[0] in read}
 
 
 def _innermost(loops: list[_Loop]) -> _Loop | None:

@@ -10,7 +10,6 @@ certain a finding is, so it is tried where a finding rests on what this side did
 from __future__ import annotations
 
 import ast
-import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -46,7 +45,6 @@ from tapecheck.interpret.values import (
     Set,
     Tensor,
     Value,
-    behaviour,
     bound_function,
     function_of,
     is_constant,
@@ -100,8 +98,8 @@ class Watcher:
         self._entered: dict[str, Module] = {}
         """The modules whose code it has run: one that an earlier way has imported need not be run again."""
         self.watched: dict[Place, Watched] = {}
-        self.loops: dict[Place, Watched] = {}
-        """What hangs on passing by each loop that was entered though nobody knows whether it goes round at all."""
+        self.loops: dict[Place, bool] = {}
+        """Whether anything may hang on each loop that was entered though nobody knows whether it goes round."""
         self._containers = GraphsOfContainers()
         self._looked_at: set[tuple[ast.If, bool]] = set()
         self._left_out: dict[tuple[ast.If, bool], tuple[LeftOut, ...]] = {}
@@ -449,54 +447,19 @@ class Watcher:
     def enters(self, world: World, node: ast.stmt, env: Env) -> None:
         """Look, where a loop is entered of which nobody knows whether it goes round at all, at what it does."""
         span = world.position.span(node)
-        known = self.loops.setdefault((span.file, span.line, span.column), Watched())
-        if known.stake is Stake.VERDICT:
-            return
+        place = (span.file, span.line, span.column)
+        if not self.loops.get(place):
+            self.loops[place] = self._loop_matters(world, node, env)
+
+    def _loop_matters(self, world: World, node: ast.stmt, env: Env) -> bool:
+        """Whether anything may hang on a loop being entered: whether it may do more than gather data."""
         if world.position.notes.of(node, statement_facts).effects & _OF_GRAPHS:
-            known.stake = Stake.VERDICT
-            return
+            return True
         shapes = self._shapes_of(world)
         world.budget.spend(limits.WATCH_WORK)
-        if shapes is None or not self._only_numbers(world, shapes, node, env):
-            known.stake = Stake.VERDICT
-            return
-        names = self._left_by(world, shapes, node, env)
-        if names is None:
-            known.stake = Stake.VERDICT
-            return
-        tested = list(filter(self._numbers(shapes).tests, names))
-        if any(map(self._numbers(shapes).steers, tested)) or (names and self._tests_value(world, shapes, node)):
-            known.stake = Stake.VERDICT
-        known.names.update((span.file, name, True) for name in tested)
-
-    def _left_by(self, world: World, shapes: Shapes, node: ast.stmt, env: Env) -> set[str] | None:
-        """Return the last parts of the names of what a loop may leave otherwise than it was; None where it has others
-        that nobody knows.
-        """
-        side, present = shapes.whole(node), self._present(world, env)
-        # A dict is not only added to by methods of its own: `groups.setdefault(key, []).append(row)`.
-        filled = [name for name in side.read if behaviour(present.value(name)).has_members]
-        if not all(map(shapes.own_names(node).__contains__, filled)):
-            return None
-        return {*map(_last, (*shapes.left_by(node), *filled)), *side.facts.filled, *side.attributes}
-
-    def _only_numbers(self, world: World, shapes: Shapes, node: ast.stmt, env: Env) -> bool:
-        """Whether all that a loop leaves behind are numbers, and lists of which nothing but their length matters."""
-        side, present = shapes.whole(node), self._present(world, env)
-        behind = shapes.behind(node)
-        kept = behind is None or any(name in behind for name in side.facts.stored - side.plain)
-        return not (
-            kept
-            or side.jumps
-            or side.imports
-            or not side.facts.stored.isdisjoint(shapes.names_around(node))
-            or side.effects & _OF_GRAPHS
-            or not present.inert(side)
-            or present.builds(side)
-            or present.asks_opaque(side)
-            or present.steps(side)
-            or only(map(present.value, side.read), Instance)
-        )
+        names = shapes.gathered(node) if shapes is not None else None
+        present = self._present(world, env)
+        return names is None or not all(map(present.is_data, names))
 
     # -- expressions --------------------------------------------------------------------------------------------
 
@@ -589,8 +552,7 @@ class Watcher:
 
     def matters(self, loop: Place) -> bool:
         """Whether anything hangs on a loop being entered."""
-        watched = self.loops.get(loop)
-        return watched is None or watched.stake is not Stake.NOTHING
+        return self.loops.get(loop, True)
 
     def decides(self, place: Place) -> bool:
         """Whether the answer to a condition is known to decide another one that a verdict hangs on."""
@@ -609,15 +571,11 @@ class Watcher:
 
     def settle(self, world: World) -> None:
         """See, at the end of a way, what hangs on the conditions that only gave names other numbers."""
-        stakes: dict[tuple[str, str, bool], Stake] = {}
-        for watched in itertools.chain(self.watched.values(), self.loops.values()):
-            for one in watched.names:
+        for watched in self.watched.values():
+            for file, name, filled in watched.names:
                 if watched.by_names:
                     break
-                stake = stakes.get(one)
-                if stake is None:
-                    file, name, filled = one
-                    stake = stakes[one] = self._of_name(world, file, name, set(), filled)
+                stake = self._of_name(world, file, name, set(), filled)
                 watched.add(stake, set())
                 watched.by_names = stake is Stake.VERDICT
         for place in world.choices.hidden & self.watched.keys():
