@@ -16,6 +16,7 @@ from tapecheck.record.story import Story
 from tapecheck.record.words import names_text, steps_text
 from tapecheck.rules import ALL, RAISING, Evidence, Finding, Label
 from tapecheck.rules import judge as judge_tapes
+from tapecheck.rules.array_of_graph.rule import HEADLINE, ArrayOfGraph
 from tapecheck.rules.backward_twice.rule import BackwardTwice
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
 from tapecheck.rules.facts import Facts
@@ -53,6 +54,7 @@ HEADLINES = {
     BackwardWithoutGraph.code: "this tensor has no graph: nothing to differentiate",
     LeafInplace.code: "in-place update of a leaf outside `torch.no_grad()`",
     GradientOfNonLeaf.code: NON_LEAF,
+    ArrayOfGraph.code: HEADLINE,
     MissingCreateGraph.code: "gradient cannot be differentiated: missing `create_graph=True`",
     "TAPE602": "DDP waits for the gradient of unused parameters and raises",
     "TAPE603": "second backward through one call of a compiled model",
@@ -72,6 +74,7 @@ _HELP = {
     BackwardWithoutGraph.code: "remove the `.detach()`, `.data`, `.item()` or `no_grad` on the way to this tensor",
     LeafInplace.code: "make the change under `torch.no_grad()`",
     GradientOfNonLeaf.code: "call `requires_grad_()` on the value last, or make it an `nn.Parameter`",
+    ArrayOfGraph.code: "take the tensor out of its graph first: `.detach()`",
     "TAPE602": (
         "make every output a part of the loss in each iteration, leave out what is not used, or pass "
         "`find_unused_parameters=True` to `DistributedDataParallel`"

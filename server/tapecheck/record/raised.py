@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tapecheck.rules.array_of_graph.rule import MESSAGE, ArrayOfGraph
 from tapecheck.rules.averaged_with_graph.rule import AveragedWithGraph
 from tapecheck.rules.backward_twice.rule import BackwardTwice
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
@@ -32,6 +33,7 @@ _NON_LEAF = "can't optimize a non-leaf Tensor"
 _NO_GRAPH = "does not require grad"
 _LEAF = ("leaf Variable that requires grad", "a leaf variable has been moved into the graph interior")
 _SPOKEN_OF = {
+    MESSAGE: (ArrayOfGraph.code,),
     _SECOND_TIME: (BackwardTwice.code, CompiledBackwardTwice.code),
     _UNFINISHED: (UnusedParameter.code,),
     _TWICE: (ParameterReadyTwice.code,),

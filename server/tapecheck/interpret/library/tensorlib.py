@@ -294,8 +294,8 @@ def _backward(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs
 
 def _taken_out(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     how: CutKind = "numpy" if name == "numpy" else "item"
-    if name == "numpy" and owner.graph == "yes":
-        torch.fail(node, "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+    if name in ("numpy", "__array__") and argument(args, kwargs, 0, "force") in (None, False):
+        _refuse_array(torch, owner, node)
     if owner.node is None and not owner.cuts and name in _AS_NUMBER:
         number = numbers.of(torch, owner)
         if number is not None:
@@ -307,6 +307,14 @@ def _taken_out(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwarg
     if marked(owner, Mark.DRAWN):
         drawn(result)
     return result
+
+
+def _refuse_array(torch: Torch, tensor: Value, node: ast.AST) -> None:
+    """Raise where torch makes no array of a tensor, which requires grad while autograd records."""
+    for one in only_tensors([tensor]):
+        if one.graph == torch.world.modes.grad_mode == "yes":
+            message = "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
+            torch.fail(node, message, of=one.node)
 
 
 _AS_NUMBER = frozenset(("item", "__float__", "__int__"))
@@ -669,6 +677,27 @@ _ARRAYS_IN_MEMORY = frozenset((
 """Functions of numpy whose arrays may lie in the memory of a tensor that they are given."""
 
 
+_READ_AS_ARRAYS = frozenset((
+    "abs", "absolute", "add", "allclose", "append", "argmax", "argmin", "argsort", "array", "asanyarray", "asarray",
+    "ascontiguousarray", "average", "ceil", "clip", "copy", "cos", "cumsum", "divide", "dot", "exp", "floor",
+    "histogram", "isclose", "isfinite", "isinf", "isnan", "log", "log10", "log1p", "log2", "maximum", "median",
+    "minimum", "multiply", "nanmean", "negative", "percentile", "power", "quantile", "round", "sign", "sin", "sort",
+    "sqrt", "square", "subtract", "tan", "tanh", "unique",
+))  # fmt: skip
+"""Functions of numpy that make an array of their first argument, a tensor."""
+_READ_AS_ROWS = frozenset(("array", "asarray", "concatenate", "hstack", "mean", "median", "stack", "std", "vstack"))
+"""Those that make one of a list of tensors."""
+
+
+def _refuse_arrays(torch: Torch, name: str, args: Args, node: ast.AST) -> None:
+    """Raise where a function of numpy is given what torch makes no array of."""
+    if name in _READ_AS_ARRAYS:
+        _refuse_array(torch, positional(args, 0), node)
+    items = known_elements(positional(args, 0)) if name in _READ_AS_ROWS else None
+    if items and len(found := [*only_tensors(items)]) == len(items) and all(one.graph == "yes" for one in found):
+        _refuse_array(torch, found[0], node)
+
+
 _LEFT_TO_THE_VALUE = {"real": False, "rollaxis": False, "squeeze": True, "swapaxes": True}
 """Functions of numpy that leave a tensor one, and whether they call its method: it stays as it is with the others."""
 
@@ -677,6 +706,7 @@ def to_numpy(torch: Torch, path: str, args: Args, kwargs: Kwargs, node: ast.AST)
     name = path.partition(".")[2]
     if name in _LEFT_TO_THE_VALUE and args and isinstance(args[0], Tensor):
         return method(torch, args[0], name, args[1:], kwargs, node) if _LEFT_TO_THE_VALUE[name] else args[0]
+    _refuse_arrays(torch, name, args, node)
     cuts: tuple[int, ...] = ()
     for value in torch.tensors((*args, *kwargs.values())):
         cuts = merge_cuts(torch.world.graph.cut("numpy", node, value, name=getattr(value, "name", "")), cuts)

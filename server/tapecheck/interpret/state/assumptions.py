@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tapecheck.interpret.state.position import Position
 from tapecheck.interpret.state.writer import TapeWriter
 from tapecheck.interpret.values import Value
-from tapecheck.tape import NOTHING, Assumed, AssumptionKind, Backward, InPlace, Leaf, Node, Site, Span
+from tapecheck.tape import NOTHING, Assumed, AssumptionKind, Backward, InPlace, Leaf, Node, Raised, Site, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,9 @@ class Assumptions:
                     recorded[leaf] = None
                 case InPlace(leaf=int(leaf), grad_mode=recording):
                     (recorded if recording == "no" else hanging)[leaf] = None
+                case Raised(node=int(node), exception="RuntimeError"):
+                    # Without recording, torch would not have raised.
+                    hanging[node] = None
                 case Backward(roots=roots):
                     recorded.update((root.node, None) for root in roots if root.node is not None)
         return hanging, recorded

@@ -14,6 +14,7 @@ from tapecheck.rules.words import called_from, headline, possible, quoted
 from tapecheck.tape import GradientCleared, Node, Raised, Span
 
 _ASK = "call `{}.requires_grad_()` before anything is computed with it"
+_OF_NONE = ("AttributeError", "TypeError", "ValueError")
 HEADLINE = "the optimizer is given a tensor that is not a leaf"
 """What is said where the tensor has no name."""
 
@@ -34,7 +35,7 @@ class GradientOfNonLeaf(Rule):
             (reading, raised.at.span, raised)
             for reading in readings
             for raised in reading.raised
-            if raised.backward is None and not raised.caught
+            if raised.backward is None and not raised.caught and raised.exception in _OF_NONE
             if raised.ungraded or raised.node in reading.ledger.nodes or raised.node in reading.ledger.leaves
         ]
         return [

@@ -1,0 +1,1 @@
+"""TAPE106, array-of-graph."""

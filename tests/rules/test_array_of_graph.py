@@ -1,0 +1,130 @@
+"""NumPy and tensors that require grad (TAPE106): each program is run under torch, which says whether it raises."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import warnings
+
+import pytest
+
+from tapecheck.check import check
+from tapecheck.fixes import fixes_for
+from tapecheck.source import from_text
+from tests.fixes.support import fixed
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("numpy")
+
+MADE = {
+    "leaf": "t = torch.ones(3, requires_grad=True)",
+    "parameter": "t = nn.Linear(3, 3).bias",
+    "output": "t = nn.Linear(3, 3)(torch.ones(3))",
+    "product": "t = torch.ones(3, requires_grad=True) * 2",
+    "view": "t = torch.ones(1, 3, requires_grad=True).view(3)",
+    "element": "t = torch.ones(3, requires_grad=True)[0:2]",
+    "data": "t = torch.ones(3)",
+    "detached": "t = (torch.ones(3, requires_grad=True) * 2).detach()",
+    "taken out": "t = (torch.ones(3, requires_grad=True) * 2).data",
+    "without recording": "with torch.no_grad():\n    t = nn.Linear(3, 3)(torch.ones(3))",
+    "switched on again": "with torch.no_grad():\n    t = nn.Linear(3, 3)(torch.ones(3))\nt.requires_grad_()",
+    "frozen": "t = nn.Linear(3, 3).requires_grad_(False)(torch.ones(3))",
+    "clone": "t = torch.ones(3, requires_grad=True).clone()",
+    "compared": "t = (torch.ones(3, requires_grad=True) * 2 > 1).float()",
+    "cut in place": "t = torch.ones(3, requires_grad=True) * 2\nt.detach_()",
+    "gradient": "w = torch.ones(3, requires_grad=True)\n(w * 2).sum().backward()\nt = w.grad",
+    "sampled": "t = torch.distributions.Normal(torch.ones(3, requires_grad=True), 1.0).sample()",
+}
+USED = {
+    "numpy": "t.numpy()",
+    "forced": "t.numpy(force=True)",
+    "on the CPU": "t.cpu().numpy()",
+    "detached": "t.detach().numpy()",
+    "array": "np.array(t)",
+    "asarray": "np.asarray(t)",
+    "root": "np.sqrt(t)",
+    "log": "v = np.log(np.abs(t))",
+    "largest": "np.maximum(t, 0)",
+    "stacked": "np.stack([t, t])",
+    "rows": "np.array([t, t])",
+    "mean of a list": "np.mean([t.sum(), t.sum() * 2])",
+    "mean of numbers": "np.mean([t.sum().item(), 2.0])",
+    "collected": "kept = []\nfor i in range(3):\n    kept.append(t.sum() * i)\nv = np.array(kept)",
+    "collected numbers": "kept = []\nfor i in range(3):\n    kept.append(float(t.sum()) * i)\nv = np.array(kept)",
+    "as a list": "np.array(t.tolist())",
+    "shape": "np.zeros(np.shape(t))",
+    "squeezed": "np.squeeze(t)",
+    "under no_grad": "with torch.no_grad():\n    v = t.numpy()",
+    "made under no_grad": "with torch.no_grad():\n    v = np.sqrt(t)",
+    "inference": "with torch.inference_mode():\n    v = t.numpy()",
+    "on again": "with torch.no_grad(), torch.enable_grad():\n    v = t.numpy()",
+    "in a function": "def plot(values):\n    return values.numpy() + 1\nplot(t)",
+    "under a decorator": "@torch.no_grad()\ndef plot(values):\n    return values.numpy() + 1\nplot(t)",
+    "switched off": "torch.set_grad_enabled(False)\nv = t.numpy()\ntorch.set_grad_enabled(True)",
+    "caught": "try:\n    t.numpy()\nexcept RuntimeError:\n    t.detach().numpy()",
+    "guarded": "v = t.detach().numpy() if t.requires_grad else t.numpy()",
+    "asked first": "if not t.requires_grad:\n    t.numpy()",
+    "computed with": "v = t * torch.from_numpy(np.ones(1))",
+    "by one number": "v = t * np.float64(2)",
+}
+EVERY = [*itertools.product(MADE, USED)]
+
+
+def program(made: str, used: str) -> str:
+    return f"import numpy as np\nimport torch\nfrom torch import nn\n{MADE[made]}\n{USED[used]}\n"
+
+
+def raises(text: str) -> bool:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            exec(text, {})
+        except RuntimeError as error:
+            assert "Can't call numpy()" in str(error)
+            return True
+        finally:
+            torch.set_grad_enabled(True)
+    return False
+
+
+def certain(text: str) -> bool:
+    found = [one for one in check(from_text(text, "run.py")).findings if one.code == "TAPE106"]
+    assert all(one.certain for one in found), text
+    return bool(found)
+
+
+@pytest.mark.parametrize("made", MADE)
+def test_it_is_told_where_torch_raises(made: str) -> None:
+    texts = {used: program(made, used) for used in USED}
+    truth = {used: raises(text) for used, text in texts.items()}
+    assert {used: certain(text) for used, text in texts.items()} == truth
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_fixes_let_the_program_run(seed: int) -> None:
+    text = program(*random.Random(f"arrays {seed}").choice(EVERY))
+    report = check(from_text(text, "run.py"))
+    for finding in (one for one in report.findings if one.code == "TAPE106"):
+        fixes = fixes_for(report, finding)
+        assert fixes or "[" in text.splitlines()[finding.span.line - 1], text
+        for fix in fixes:
+            assert not raises(fixed(text, fix)), fix.title
+
+
+HIDDEN = [
+    "t = hidden.made(t)",
+    "hidden.changed(t)\nt = hidden.table['t']",
+    "with hidden.mode():\n    t.numpy()\nt = None",
+    "@hidden.mode()\ndef plot():\n    return t.numpy()\nplot()\nt = None",
+    "t = hidden.Net()(t)",
+    "def plot(net):\n    return net(torch.ones(3)).numpy()\nhidden.call(plot)\nt = None",
+    "def plot(self):\n    return (torch.ones(3, requires_grad=True) * 2).numpy()\nt = None",
+]
+
+
+@pytest.mark.parametrize("hidden", HIDDEN)
+def test_nothing_is_certain_where_hidden_code_may_keep_it_from_raising(hidden: str) -> None:
+    last = "" if "t = None" in hidden else "t.numpy()\n"
+    text = f"import hidden\nimport torch\nt = torch.ones(3, requires_grad=True) * 2\n{hidden}\n{last}"
+    found = [one for one in check(from_text(text, "run.py")).findings if one.code == "TAPE106"]
+    assert not [one for one in found if one.certain], text
