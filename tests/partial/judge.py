@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from tapecheck.check import Report, check
+from tapecheck.cli.across import to_their_files
+from tapecheck.cli.checking import CheckOptions, check_files
 from tapecheck.fixes import Effort, fixes_for
 from tapecheck.rules.finding import Finding
 from tapecheck.rules.untrained_parameter.facts import UntrainedParameterFacts
@@ -158,6 +160,14 @@ def _row(finding: Finding, line: int) -> Row:
     return finding.name, line, finding.certain, finding.severity
 
 
+def _found_in_both(*paths: Path) -> list[Finding]:
+    """Return what the command line tells of two files that are checked together."""
+    wanted = CheckOptions(fixes=False)
+    files = list(check_files([*map(str, paths)], wanted, 1))
+    to_their_files(files, rules=wanted.rules, projects=wanted.projects)
+    return [finding for file in files for finding in (*file.findings, *file.elsewhere)]
+
+
 def _judge(one: Judged, scratch: Path, truth: Sequence[Truth], of_whole: Report | None, *, fixes: bool) -> None:
     variant = one.variant
     folder = scratch / variant.module if variant.module else scratch
@@ -165,12 +175,13 @@ def _judge(one: Judged, scratch: Path, truth: Sequence[Truth], of_whole: Report 
     path = folder / "program.py"
     module = folder / f"{variant.module}.py"
     if variant.kind == "split":
+        path.write_text(variant.text)
         module.write_text(variant.body)
     report = check(from_text(variant.text, str(path)))
     rows: dict[Row, None] = {}
     found = [*report.findings, *report.elsewhere]
     if variant.kind == "split":
-        found += check(from_text(variant.body, str(module))).findings
+        found = _found_in_both(path, module)
     for finding in found:
         elsewhere = finding.span.file != str(path)
         rows[_row(finding, variant.original(finding.span.line, in_module=elsewhere))] = None
