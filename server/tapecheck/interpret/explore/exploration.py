@@ -533,8 +533,8 @@ def explore_start(
         for tape in cut_off:
             tape.beyond = beyond.found.tapes
     if exploration.counts_by_options and budget.left > 0:
-        by_default = Exploration(source, project, entry, budget, cancelled, wanted, by_default=True)
-        by_default.beside = exploration.found.tapes
+        beside = exploration.found.tapes
+        by_default = Exploration(source, project, entry, budget, cancelled, wanted, by_default=True, beside=beside)
         exploration.goes_on_in(by_default)
         exploration.found.tapes += [tape for tape in by_default.found.tapes if _keeps_defaults(tape)]
     # What is called beyond alone still wants a start of its own.

@@ -1,8 +1,8 @@
 """Loops that gather data: nothing outside of them can tell that they went round, but what a tensor is made of.
 
-A loop that reads a file into a list of which a tensor is made builds no graph and decides nothing. It is told from the
-text, and of nothing but this: where a name of it is asked for by anything else, where it calls more than built-in
-functions and methods of its own values, or stores an attribute, something may hang on it.
+A loop that reads a file into a list, of which a tensor is made, builds no graph and decides nothing. Its text says so:
+where anything else reads a name of it, where it calls more than built-in functions and methods of its own values, or
+where it stores an attribute, something may hang on it.
 """
 
 from __future__ import annotations

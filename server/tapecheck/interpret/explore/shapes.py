@@ -129,6 +129,7 @@ class Shapes:
         self._mentioned: dict[int, frozenset[str]] = {}
         self._parts: dict[tuple[ast.expr, ...], Side] = {}
         self._repeated: dict[int, Side] = {}
+        self._gathered: dict[int, Names | None] = {}
         self._starts: dict[int, bool] = {}
         self._modes: dict[str, list[ast.If]] | None = None
 
@@ -239,7 +240,9 @@ class Shapes:
 
     def gathered(self, loop: ast.stmt) -> Names | None:
         """Return the names that a loop works with which gathers data; None of one that may do more."""
-        return gathering.gathers(loop, self._home(loop)[0], self.index.notes)
+        if id(loop) not in self._gathered:
+            self._gathered[id(loop)] = gathering.gathers(loop, self._home(loop)[0], self.index.notes)
+        return self._gathered[id(loop)]
 
     def starts(self, node: ast.stmt) -> bool:
         """Return whether a statement, with what it calls in its file, can start a backward."""

@@ -428,8 +428,8 @@ class Watcher:
             if not part.empty
         )
 
-    def _tests_value(self, world: World, shapes: Shapes, node: ast.stmt) -> bool:
-        """Whether what the function around a statement returns may be tested; in another file, nobody knows."""
+    def _tests_value(self, world: World, shapes: Shapes, node: ast.If) -> bool:
+        """Whether what the function around an `if` returns may be tested; in another file, nobody knows."""
         file = world.position.frames[-1].file
         called_from_elsewhere = any(frame.file != file for frame in world.position.frames)
         return called_from_elsewhere or self._numbers(shapes).tests(shapes.function(node))
@@ -446,8 +446,7 @@ class Watcher:
 
     def enters(self, world: World, node: ast.stmt, env: Env) -> None:
         """Look, where a loop is entered of which nobody knows whether it goes round at all, at what it does."""
-        span = world.position.span(node)
-        place = (span.file, span.line, span.column)
+        place = world.position.place(node)
         if not self.loops.get(place):
             self.loops[place] = self._loop_matters(world, node, env)
 

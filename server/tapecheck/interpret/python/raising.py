@@ -117,7 +117,7 @@ def _may_fail(node: ast.Try | ast.With | ast.AsyncWith) -> bool:
     return any(type(part) in _FAILING for statement in node.body for part in walk(statement))
 
 
-class Watched:
+class Attempt:
     """A block that is being run: what it may raise meanwhile is noted, and what the path has raised there is."""
 
     def __init__(self, machine: Engine, failing: Sequence[Failing], env: Env) -> None:

@@ -146,7 +146,7 @@ def _with(machine: Engine, node: ast.With | ast.AsyncWith, env: Env) -> Run:
                 machine.assign(item.optional_vars, value, env, node)
         position.guarded += guarded
         try:
-            with raising.Watched(machine, failing, env):
+            with raising.Attempt(machine, failing, env):
                 signal = yield from machine.block(node.body, env)
         finally:
             position.leave(guarded)
@@ -205,7 +205,7 @@ def _try(machine: Engine, node: ast.Try, env: Env) -> Run:
     guarded = [Guarded([node.finalbody], position.frames[-1].module, env, exceptions.ANY)] if failing else []
     try:
         position.guarded += guarded
-        with raising.Watched(machine, failing, env):
+        with raising.Attempt(machine, failing, env):
             signal = yield from _handled(machine, node, env)
         position.leave(guarded)
     except Signal as raised:
@@ -231,7 +231,7 @@ def _handled(machine: Engine, node: ast.Try, env: Env) -> Run:
         position.guarded.append(guarded)
         failing = raising.of_try(machine, node)
         try:
-            with raising.Watched(machine, failing, env):
+            with raising.Attempt(machine, failing, env):
                 signal = yield from machine.block(node.body, env)
         finally:
             _no_longer(machine, caught_here)
@@ -441,8 +441,7 @@ def _raise(machine: Engine, node: ast.Raise, env: Env) -> None:
     world = machine.world
     guessed = world.choices.guesses or world.choices.reckons
     if guessed and name not in _EXPECTED and not machine.expects(name, value):
-        span = world.position.span(node)
-        if world.choices.goes_past((span.file, span.line, span.column)):
+        if world.choices.goes_past(world.position.place(node)):
             # The program is taken for one that works: the likelier answers that led here were wrong.
             world.position.risk(name)
             machine.wrong(name, node, own=True)

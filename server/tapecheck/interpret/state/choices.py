@@ -126,8 +126,7 @@ class Choices:
         code which is not visible, `usual` how it comes out where options keep their defaults, `setting` how an option
         is given for an answer.
         """
-        span = self._position.span(node)
-        place = (span.file, span.line, span.column)
+        place = self._position.place(node)
         asked = self.asked.get(place)
         if asked is None:
             asked = self.asked[place] = Asked(default=default, statement=statement)
@@ -149,8 +148,7 @@ class Choices:
 
         A path does where its policy says so; that one enters it makes nothing less certain. `text` is what it goes by.
         """
-        span = self._position.span(loop)
-        place = (span.file, span.line, span.column)
+        place = self._position.place(loop)
         self.entered.setdefault(place, loop)
         if place not in self.policy.patterns:
             return False
@@ -163,8 +161,7 @@ class Choices:
 
         What follows shows nothing of its own, but may disprove what others show. The `node` stands for the place.
         """
-        span = self._position.span(node)
-        if (span.file, span.line, span.column) not in self.policy.patterns:
+        if self._position.place(node) not in self.policy.patterns:
             return False
         fails = not self.choose(node, True, "nothing raises")
         self.failed = self.failed or fails
@@ -172,8 +169,7 @@ class Choices:
 
     def guard(self, *nodes: ast.AST) -> None:
         """Note places where somebody would catch what may be raised there."""
-        for span in map(self._position.span, nodes):
-            self.guarded.setdefault((span.file, span.line, span.column))
+        self.guarded.update(dict.fromkeys(map(self._position.place, nodes)))
 
     def length(self, usual: int) -> int:
         """Return the length that a path settles on for the next thing of which nobody knows how long it is."""
@@ -188,8 +184,7 @@ class Choices:
 
     def goes_over(self, node: ast.AST, count: int, *, part: bool = False) -> None:
         """Note how many numbers a range has, or how many elements a `part` of a list."""
-        span = self._position.span(node)
-        place = (span.file, span.line, span.column)
+        place = self._position.place(node)
         self._ranges[place] = max(count, self._ranges.get(place, 0))
         if part:
             self._parts.add(place)

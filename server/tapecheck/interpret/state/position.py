@@ -143,6 +143,11 @@ class Position:
         """Return the place of a node of some file."""
         return module.notes.of(node, _span, module)
 
+    def place(self, node: ast.AST) -> tuple[str, int, int]:
+        """Return the file, line and column that a node of the running code begins at."""
+        span = self.span(node)
+        return span.file, span.line, span.column
+
     def site(self, node: ast.AST) -> Site:
         site = self._sites.get(node)
         if site is None:
