@@ -56,7 +56,7 @@ def test_a_list_of_tensors_is_stacked_and_what_is_beside_it_is_a_tensor(made: st
         with pytest.raises(RuntimeError):
             _run(text)
         report = report_of(text)
-        fixes = fixes_for(report, finding_of(report, "TAPE103"))
+        fixes = fixes_for(report, finding_of(report, "TAPE106"))
         assert fixes, text
         for fix in fixes:
             policy = _run(fixed(text, fix))["policy"]
@@ -67,5 +67,5 @@ def test_a_list_of_tensors_is_stacked_and_what_is_beside_it_is_a_tensor(made: st
 def test_beside_another_array_there_is_no_such_fix(beside: str) -> None:
     text = PROGRAM.format(made=MADE[0], reward="1.0", product=f"{beside} * np.array(logs)", total="np.sum(loss)")
     report = report_of(text)
-    for fix in fixes_for(report, finding_of(report, "TAPE103")):
+    for fix in fixes_for(report, finding_of(report, "TAPE106")):
         assert "Stay in torch" not in fix.title

@@ -21,7 +21,7 @@ from tapecheck.fixes.strategies.cuts import (
     stands_free,
 )
 from tapecheck.fixes.uncut import Holding, only_torch_reads
-from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
+from tapecheck.rules import RAISING
 from tapecheck.source.nodes import (
     attr_of,
     expression_of,
@@ -81,15 +81,19 @@ class _Stay:
 def stay_in_torch(context: Context) -> Iterator[Candidate]:
     """Take out every step by which a value leaves torch, and by which it comes back."""
     cuts = blamed_cuts(context)
-    places = [cut.at.span for cut in cuts]
+    if all(cut.how != "frozen" for cut in cuts):
+        yield from stay_from(context, [cut.at.span for cut in cuts])
+
+
+def stay_from(context: Context, places: list[Span]) -> Iterator[Candidate]:
+    """Take out the steps by which a value leaves torch at some places, and those by which it comes back."""
     stay = _whole_stay(context, places)
     changes, lines = list(dict.fromkeys(stay.changes)), sorted(set(stay.lines))
-    if not stay.possible or not changes or any(cut.how == "frozen" for cut in cuts):
+    if not stay.possible or not changes:
         return
     where = f"line {lines[0]}" if len(lines) == 1 else f"lines {', '.join(map(str, lines))}"
-    raises = context.finding.code == BackwardWithoutGraph.code
     effect = "The value is computed by torch all the way, so that its graph reaches the parameters"
-    effect += "." if raises else ", and they are trained from now on."
+    effect += "." if context.finding.code in RAISING else ", and they are trained from now on."
     numpy = any(_stays_with_numpy(context.code, one, changes) for one in stay.functions)
     read = not numpy and only_torch_reads(context, places, shown=False)
     yield Candidate(

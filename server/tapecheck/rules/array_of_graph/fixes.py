@@ -1,4 +1,4 @@
-"""An array of a tensor that requires grad: of the tensor without its graph."""
+"""An array of a tensor that requires grad: of the tensor without its graph, or none at all."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from tapecheck.fixes.candidate import Candidate, Context, Strategy, append, offered
+from tapecheck.fixes.code import walk
+from tapecheck.fixes.strategies.differentiable import stay_from
+from tapecheck.fixes.uncut import Holding
 
 
 def detach(context: Context) -> Iterator[Candidate]:
@@ -31,5 +34,27 @@ def detach_stored(context: Context) -> Iterator[Candidate]:
                 yield from offered(title, effect, append(context.code, value, ".detach()"))
 
 
-STRATEGIES: tuple[Strategy, ...] = (detach, detach_stored)
+def stay(context: Context) -> Iterator[Candidate]:
+    """Compute in torch what the program differentiates: of an array there is nothing to differentiate."""
+    code, place = context.code, context.finding.span
+    array = code.expression_at(place)
+    if array is None:
+        return
+    _, *nodes = walk(code.function(array))
+    made_of_it = Holding([array], nodes)
+    if any(isinstance(node, ast.Call) and _differentiates(node, made_of_it) for node in nodes):
+        yield from stay_from(context, [place])
+
+
+def _differentiates(call: ast.Call, made_of_it: Holding) -> bool:
+    """Return whether a call computes gradients of what is computed from the array."""
+    match call.func:
+        case ast.Attribute(value=ast.expr() as root, attr="backward"):
+            return made_of_it(root) or any(map(made_of_it, call.args))
+        case ast.Attribute(attr="grad"):
+            return bool(call.args) and made_of_it(call.args[0])
+    return False
+
+
+STRATEGIES: tuple[Strategy, ...] = (detach, detach_stored, stay)
 """What is proposed, preferred first."""

@@ -55,10 +55,9 @@ class ArrayOfGraph(Rule):
         said = said if name else HEADLINE
         return Finding(
             self.code, self.name, self.severity, home, said if certain else possible(said),
-            "take it out of the graph first: `.detach()`, or compute it under `torch.no_grad()`",
+            "`.detach()` what is only looked at; compute a loss in torch: an array has no graph",
             tuple(labels), certain,
             facts=ArrayOfGraphFacts(tensor=name),
-            notes=("an array has no graph: PyTorch raises where autograd would lose track of it without a word",),
         )  # fmt: skip
 
 
