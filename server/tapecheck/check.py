@@ -9,7 +9,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from tapecheck import torchfacts
 from tapecheck.interpret import (
@@ -35,7 +35,6 @@ from tapecheck.rules.starts import note_starts
 from tapecheck.rules.words import join
 from tapecheck.source import Source, Suppressions, suppressions
 from tapecheck.source.configuration import Configuration, did_you_mean
-from tapecheck.source.importers import Importers
 from tapecheck.source.project import Project, Setup
 from tapecheck.source.search import torch_of
 from tapecheck.source.selection import Selection, Wanted
@@ -63,6 +62,8 @@ NOTES = (UNUSED, INVALID, BLANKET)
 """The codes of what is reported of comments: `select`, `ignore` and `severity` have them beside the rules."""
 MAX_VERDICTS = 4_000
 """How many findings a memory may hold, over groups of tapes that each count as one."""
+
+_Found = TypeVar("_Found")
 
 
 @dataclass(slots=True)
@@ -438,13 +439,19 @@ def _each_once(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(found.values(), key=lambda one: (one.span.file, one.span.line, one.span.column, one.code))
 
 
-def callers_of(path: str, importers: Importers, known: Callable[[str], bool]) -> tuple[list[str], int]:
-    """Return the files to run for what they do in one that they import, and how many more the limit leaves out.
+def nearest_callers(callers: Sequence[str]) -> Sequence[str]:
+    """Return those of a file's callers, the nearest first, that are run for what they do in it."""
+    return callers[: limits.MOST_CALLERS]
 
-    `known` are files that are checked anyway.
-    """
-    found = [one for one in importers.of(path) if not known(one)]
-    return found[: limits.MOST_CALLERS], max(0, len(found) - limits.MOST_CALLERS)
+
+def while_affordable(found: Iterable[_Found], work: Callable[[_Found], int], times: int) -> Iterator[_Found]:
+    """Yield what was found by callers until they took the work that those of one file may take, so many times."""
+    left = limits.CALLERS_BUDGET * times
+    for one in found:
+        yield one
+        left -= work(one)
+        if left <= 0:
+            return
 
 
 def _asked(select: Collection[str] | None, ignore: Collection[str], rules: Selection | None) -> Selection:

@@ -110,6 +110,23 @@ def test_a_file_that_many_import_has_a_note_of_those_that_were_not_run(
     ]
 
 
+def test_no_more_callers_are_run_once_those_before_took_their_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users = {f"use{number}.py": f"import helper\nhelper.show({number})\n" for number in range(4)}
+    helper = "import torch\n\n\ndef show(number):\n    print(torch.ones(number))\n"
+    laid_out(Project({"helper.py": helper, **users}), tmp_path)
+    wanted = CheckOptions(fixes=False)
+    for file in (files := [check_file(str(tmp_path / "helper.py"), wanted)]):
+        monkeypatch.setattr(limits, "CALLERS_BUDGET", file.work)
+    done = check_callers(files, wanted)
+    assert 0 < len(done) < len(users) and all(one.work for one in done)
+    left = len(users) - len(done)
+    assert [one.message for one in files[0].incomplete] == [
+        f"work limit reached: {left} of the files that import this one were not run"
+    ]
+
+
 @cache
 def ends() -> dict[str, list[str | int] | None]:
     import tempfile

@@ -6,10 +6,12 @@ import ast
 import math
 import os
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
 from dataclasses import dataclass, field, replace
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -84,6 +86,7 @@ def check_program(
     Returns the source, too, None where there is none. `comments` says that those are reported which switch nothing off.
     """
     from tapecheck.check import Memory, check
+    from tapecheck.interpret import HEADROOM
     from tapecheck.source import SourceError, read_source
 
     if source is None and is_tape(path):
@@ -99,8 +102,10 @@ def check_program(
         known = cache.load(folder, source, asked, project) if folder is not None else None
         if known is not None:
             return known, source
+        HEADROOM.collect()
         memory = Memory()
         report = check(source, rules=wanted.rules, memory=memory, project=project)
+        HEADROOM.leave_behind(report.interpretation.weight)
     except SourceError as error:
         checked.problems.append(Problem("io-error", str(error).removeprefix(f"{path}: ")))
         return checked, None
@@ -176,6 +181,7 @@ def _tell(checked: Checked, report: Report) -> None:
     checked.findings = report.findings
     checked.elsewhere = report.elsewhere
     checked.retained = report.retained()
+    checked.work = report.interpretation.weight
     checked.calls = frozenset(report.interpretation.calls)
     checked.gaps = sorted(report.interpretation.gaps, key=lambda gap: (gap[1].file, gap[1].line, gap[0]))
     checked.incomplete = [Incomplete(limit.message, limit.line) for limit in limits_of(report)]
@@ -343,7 +349,7 @@ def by_cell(checked: Checked, cells: Cells) -> Checked:
     )
 
 
-def check_files(paths: Sequence[str], wanted: CheckOptions, jobs: int | None = None) -> Iterator[Checked]:
+def check_files(paths: Sequence[str], wanted: CheckOptions, jobs: int | None = None) -> Generator[Checked]:
     """Check files in their order, in `jobs` processes where there are enough of them to be worth it, or take long."""
     jobs = min(jobs or _cores(), len(paths))
     if jobs <= 1 or len(paths) < _WORTH_PROCESSES:
@@ -380,24 +386,43 @@ def _check_here(paths: Sequence[str], wanted: CheckOptions, most: float) -> Gene
 def check_callers(files: Sequence[Checked], wanted: CheckOptions, jobs: int | None = None) -> list[Checked]:
     """Check the files of the project that import those which were asked for, as far as these are not among them.
 
-    What they do in the files that were asked for is among `elsewhere`. Files beyond the limit are noted.
+    What they do in the files that were asked for is among `elsewhere`. Files beyond the limits are noted.
     """
-    from tapecheck.check import callers_of
+    from tapecheck.check import nearest_callers, while_affordable
+
+    callers = _callers(files, wanted)
+    # The nearest ones of each file first.
+    nearest = zip_longest(*(nearest_callers(ones) for _, ones in callers))
+    paths = [path for path in dict.fromkeys(chain.from_iterable(nearest)) if path is not None]
+    options = replace(wanted, fixes=False, edit="", lines=(), ask=False)
+    times = len(callers) * wanted.projects.setup.effort
+    with closing(check_files(paths, options, jobs)) as checked:
+        found = list(while_affordable(checked, lambda one: one.work, times))
+    run = {real_path(one.path) for one in found}
+    for file, ones in callers:
+        if number := sum(real_path(one) not in run for one in ones):
+            note = f"work limit reached: {number} of the files that import this one were not run"
+            file.incomplete.append(Incomplete(note))
+    return found
+
+
+def _callers(files: Sequence[Checked], wanted: CheckOptions) -> list[tuple[Checked, list[str]]]:
+    """Return the files that are imported by others than those which were asked for, each with these others."""
     from tapecheck.source.importers import Importers
 
     asked = {real_path(file.path) for file in files}
     importers = Importers(wanted.projects, asked)
-    callers: dict[str, str] = {}
+    shown: dict[str, str] = {}
+    callers: list[tuple[Checked, list[str]]] = []
     for file in files:
         if not file.checked or not is_file(file.path) or is_tape(file.path):
             continue
-        found, left = callers_of(file.path, importers, lambda one: real_path(one) in asked)
-        if left:
-            note = f"work limit reached: {left} of the files that import this one were not run"
-            file.incomplete.append(Incomplete(note))
-        for one in found:
-            callers.setdefault(real_path(one), one if Path(file.path).is_absolute() else os.path.relpath(one))
-    return list(check_files(list(callers.values()), replace(wanted, fixes=False, edit="", lines=(), ask=False), jobs))
+        others = {real_path(one): one for one in importers.of(file.path) if real_path(one) not in asked}
+        for real, one in others.items():
+            shown.setdefault(real, one if Path(file.path).is_absolute() else os.path.relpath(one))
+        if others:
+            callers.append((file, [shown[real] for real in others]))
+    return callers
 
 
 def _check_apart(path: str, wanted: CheckOptions) -> Checked:

@@ -26,9 +26,9 @@ MOST_PROBES = 16
 LOOP_WORK = 14_000
 """Work of one loop, over all times that it is entered from the same place: else it grows with each level of nesting."""
 MOST_CALLERS = 16
-"""Files of a project that are run for what they do in one that they import, the nearest first: five seconds at most of
-them, and most files have fewer.
-"""
+"""Files of a project that are run for what they do in one that they import, the nearest first; most have fewer."""
+CALLERS_BUDGET = 660_000
+"""Work after which no more of them are run: that of three large files, seven seconds."""
 MOST_FOLLOWED = 60
 """Files of its project into which a script that names nothing of autograd is followed: 0.2 s where none has any."""
 WORK_BETWEEN_LOOKS = 512
@@ -325,5 +325,8 @@ MOST_BODIES = 1_000
 """Functions whose facts are kept: those of some files that are being edited."""
 PYTHON_DEPTH = 12_000
 """Python's own calls within calls while a program is interpreted: one call of the program takes about twenty."""
+WORK_BETWEEN_COLLECTIONS = 400_000
+"""Work of files that leave garbage, 200 MB of it, before it is collected: a second that a command over few files saves.
+"""
 OBJECTS_BETWEEN_COLLECTIONS = 200_000
 """New objects between two collections of garbage: those of a tape all stay, and collecting in between finds nothing."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tapecheck.check import callers_of
+from tapecheck.check import nearest_callers, while_affordable
 from tapecheck.lsp.edits import moved_calls
 from tapecheck.rules.finding import Finding
 from tapecheck.source.importers import Importers
@@ -46,11 +46,9 @@ class Callers:
         `look` checks one of them; it returns None where it cannot be read.
         """
         found: list[_Looked] = []
-        callers, _ = callers_of(path, Importers(Projects(project.setup)), lambda one: one in but)
-        for caller in callers:
-            report = look(caller)
-            if report is None:
-                continue
+        importing = [one for one in Importers(Projects(project.setup)).of(path) if one not in but]
+        reports = (report for one in nearest_callers(importing) if (report := look(one)) is not None)
+        for report in while_affordable(reports, lambda one: one.interpretation.weight, project.setup.effort):
             here = tuple(one for one in report.elsewhere if one.span.file == path)
             calls = frozenset(one for one in report.interpretation.calls if one.function.file == path)
             if here or calls:

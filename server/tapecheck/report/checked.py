@@ -121,6 +121,8 @@ class Checked:
     incomplete: list[Incomplete] = field(default_factory=list)
     retained: frozenset[tuple[str, int]] = frozenset()
     """The lines of other files where its program needs the graph that a backward retains."""
+    work: int = 0
+    """Units of work that the dry run takes."""
     calls: frozenset[Called] = frozenset()
     """The functions that its program calls, in any file."""
     gaps: list[tuple[str, Span]] = field(default_factory=list)

@@ -20,6 +20,7 @@ class _Headroom:
         self._inside = 0
         self._limit = 0
         self._thresholds = (0, 0, 0)
+        self._garbage = 0
 
     def __enter__(self) -> None:
         with self._lock:
@@ -36,6 +37,19 @@ class _Headroom:
             if self._inside == 0:
                 sys.setrecursionlimit(self._limit)
                 gc.set_threshold(*self._thresholds)
+
+    def leave_behind(self, work: int) -> None:
+        """Note an analysis of so many units of work: it leaves circles behind, which only a collection frees."""
+        with self._lock:
+            self._garbage += work
+
+    def collect(self) -> None:
+        """Collect what analyses have left behind, if that is much."""
+        with self._lock:
+            much = self._garbage > limits.WORK_BETWEEN_COLLECTIONS
+            self._garbage = 0 if much else self._garbage
+        if much:
+            gc.collect()
 
 
 HEADROOM = _Headroom()

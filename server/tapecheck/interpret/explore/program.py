@@ -103,6 +103,7 @@ def interpret(
                 result.work += outcome.work
                 past.keep(entry, outcome)
             left.take(entry, outcome.work)
+            result.weight += outcome.work
             called |= outcome.called
             result.add(outcome)
         result.imported = imports.imported

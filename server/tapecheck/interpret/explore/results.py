@@ -71,6 +71,8 @@ class Interpretation:
     """The tapes by the start that they belong to."""
     work: int = 0
     """Units of work that this analysis took; what was remembered took none."""
+    weight: int = 0
+    """Units of work that its starts take, those that were remembered as well."""
 
     def add(self, outcome: Outcome) -> None:
         """Take over what another start showed."""
