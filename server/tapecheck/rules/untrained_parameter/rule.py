@@ -176,20 +176,27 @@ def _group(leaf: Leaf) -> str:
 def _place(leaf: Leaf, optimizer: Optimizer, event: LeftOut, given: Iterable[Leaf]) -> tuple[Site, list[Label]]:
     """Return where a leaf was made, as the file sees it that makes the optimizer, which was `given` others.
 
-    A module that a plain container loses is not to be mended where it makes its own layers, and a call that came too
-    late not where an earlier one made what the optimizer has.
+    A module that a plain container loses is mended where that is filled, in whichever file, and not where it makes its
+    own layers; a call that came too late is not where an earlier one made what the optimizer has. Where the optimizer
+    is made in a file of its own, what came too late is told in the file from which both were made.
     """
     frames = (leaf.at.span, *leaf.at.stack)
+    made = [Label(leaf.at.span, "made here", "built")]
     lost = None
     if event.lost_in is not None:
         lost = next((index for index, span in enumerate(frames) if _lies_in(span, event.lost_in)), None)
-    if lost and frames[lost].file == optimizer.at.file:
-        return Site(frames[lost], "", frames[lost + 1 :], leaf.at.iteration), []
+    if lost is not None:
+        return Site(frames[lost], "", frames[lost + 1 :], leaf.at.iteration), made if frames[
+            lost
+        ].file != leaf.at.file else []
     late = max((_parting(frames, (one.at.span, *one.at.stack)) for one in given), default=0)
-    here = next((index for index in range(late, len(frames)) if frames[index].file == optimizer.at.file), None)
+    files = [optimizer.at.file]
+    if event.whole and event.registered:
+        files += dict.fromkeys(span.file for span in optimizer.at.stack)
+    places = ((index, file) for file in files for index in range(late, len(frames)) if frames[index].file == file)
+    here, _ = next(places, (None, ""))
     if here == 0:
         return leaf.at, []
-    made = [Label(leaf.at.span, "made here", "built")]
     if here is None:
         return optimizer.at, made
     # The call in the training file, not the line of the model's own.
