@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import random
+import sys
 
 import pytest
 
@@ -104,6 +106,18 @@ _READS = {
     "a number of the function around": "total = around(sys.stdin)",
     "through a method": "for line in sys.stdin:\n    add(line)",
     "a comprehension in it": "for line in sys.stdin:\n    rows.append([float(cell) for cell in line.split(',')])",
+    "a comprehension": "rows = [float(line) for line in sys.stdin]",
+    "a comprehension of comprehensions": "rows = [[float(cell) for cell in line.split()] for line in sys.stdin]",
+    "a comprehension in a name of its own": "columns = [len(line) for line in sys.stdin]",
+    "a dict comprehension": "table = {line: float(line) for line in sys.stdin}",
+    "a list that is made": "rows = list(map(float, sys.stdin))",
+    "what a list takes in": "rows += sys.stdin",
+    "what a list is extended by": "rows.extend(float(line) for line in sys.stdin)",
+    "a display": "rows = [*sys.stdin]",
+    "a comprehension that calls": "[meter.add(1) for line in sys.stdin]",
+    "a comprehension that cuts": "losses = [loss.detach() for line in sys.stdin]",
+    "a comprehension that builds": "losses = [net(torch.ones(2)) for line in sys.stdin]",
+    "what others sort": "rows = sorted(line for line in open(name) if line)",
     "its own": "for line in sys.stdin:\n    words = line.split()\n    if len(words) > 1:\n        print(words)",
 }
 _USES = {
@@ -147,6 +161,102 @@ def test_what_is_found_where_loops_are_left_out(part: int, monkeypatch: pytest.M
         with monkeypatch.context() as patched:
             patched.setattr(Watcher, "matters", lambda watcher, loop: True)
             assert told == _told(program), program
+
+
+_ROWS = {
+    "loop": "rows = []\nfor line in sys.stdin:\n    rows.append(line)",
+    "list comprehension": "rows = [line for line in sys.stdin]",
+    "set comprehension": "rows = {line for line in sys.stdin}",
+    "dict comprehension": "rows = {line: 1 for line in sys.stdin}",
+    "two loops": "rows = [cell for line in sys.stdin for cell in line]",
+    "later loop": "rows = [cell for cell in 'ab' for line in sys.stdin]",
+    "picked": "rows = [line for line in sys.stdin if line.strip()]",
+    "within": "rows = max(([line for line in sys.stdin] for cell in 'ab'), key=len)",
+    "list": "rows = list(sys.stdin)",
+    "set": "rows = set(sys.stdin)",
+    "tuple": "rows = tuple(sys.stdin)",
+    "sorted": "rows = sorted(sys.stdin)",
+    "map": "rows = list(map(str.strip, sys.stdin))",
+    "zip": "rows = list(zip(sys.stdin, range(3)))",
+    "enumerate": "rows = dict(enumerate(sys.stdin))",
+    "keys": "rows = dict.fromkeys(sys.stdin)",
+    "reversed": "rows = list(reversed(list(sys.stdin)))",
+    "generator": "rows = list(line for line in sys.stdin)",
+    "generator function": "def lines():\n    for line in sys.stdin:\n        yield line\n\n\nrows = list(lines())",
+    "from": "def lines():\n    yield from sys.stdin\n\n\nrows = list(lines())",
+    "display": "rows = [*sys.stdin]",
+    "tuple display": "rows = (*sys.stdin,)",
+    "set display": "rows = {*sys.stdin}",
+    "added": "rows = []\nrows += sys.stdin",
+    "added comprehension": "rows = []\nrows += [line for line in sys.stdin]",
+    "extended": "rows = []\nrows.extend(sys.stdin)",
+    "extended by a generator": "rows = []\nrows.extend(line for line in sys.stdin)",
+    "updated": "rows = set()\nrows.update(sys.stdin)",
+    "sliced": "rows = [0]\nrows[:] = [line for line in sys.stdin]",
+    "part": "rows = [line for line in sys.stdin][:2]",
+    "copied": "rows = [line for line in sys.stdin].copy()",
+    "returned": "def read(source):\n    return [line for line in source]\n\n\nrows = read(sys.stdin)",
+    "lines": "rows = sys.stdin.readlines()",
+    "read": "rows = sys.stdin.read()",
+    "counted": "rows = sum(1 for line in sys.stdin) * [0]",
+    "joined": "rows = ''.join(sys.stdin)",
+    "attribute": "class Data:\n    rows = [line for line in sys.stdin]\n\n\nrows = Data().rows",
+    "counter": "import collections\nrows = collections.Counter(sys.stdin)",
+    "deque": "import collections\nrows = collections.deque(sys.stdin)",
+    "chain": "import itertools\nrows = list(itertools.chain(sys.stdin, []))",
+    "nested": "rows = [[line for line in sys.stdin]][0]",
+}
+_ASKS = {
+    "not": "if not rows:\n    loss.backward()",
+    "bool": "if bool(rows) is False:\n    loss.backward()",
+    "length": "if len(rows) == 0:\n    loss.backward()",
+    "length of a list": "if len(list(rows)) < 1:\n    loss.backward()",
+    "next": "if next(iter(rows), None) is None:\n    loss.backward()",
+    "else": "for row in rows:\n    break\nelse:\n    loss.backward()",
+    "while": "while not rows:\n    loss.backward()\n    break",
+    "any": "if not any(True for row in rows):\n    loss.backward()",
+    "sum": "if sum(1 for row in rows) < 1:\n    loss.backward()",
+    "max": "if max((1 for row in rows), default=0) == 0:\n    loss.backward()",
+    "list": "if list(rows) == []:\n    loss.backward()",
+    "try": "try:\n    list(rows)[0]\nexcept IndexError:\n    loss.backward()",
+    "last": "last = None\nfor row in rows:\n    last = row\nif last is None:\n    loss.backward()",
+}
+_ASKED = """\
+import sys
+import torch
+
+w = torch.ones(2, requires_grad=True)
+loss = (w * w).sum()
+READ
+loss.backward(retain_graph=True)
+ASK
+"""
+
+
+@pytest.mark.parametrize("read", _ROWS)
+def test_whether_there_is_any_data_at_all(read: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read may be nothing: a graph that is needed again then is retained for good."""
+    pytest.importorskip("torch")
+    for ask in _ASKS.values():
+        program = _ASKED.replace("READ", _ROWS[read]).replace("ASK", ask)
+        sure = [one.code for one in check(from_text(program, "read.py")).findings if one.certain]
+        assert not sure or not _needs_its_graph(program, monkeypatch), program
+    # It is still said of a graph that nothing needs again.
+    report = check(from_text(_ASKED.replace("READ", _ROWS[read]).replace("ASK", "print(rows)"), "read.py"))
+    assert [(one.code, one.certain) for one in report.findings] == [("TAPE301", True)]
+
+
+def _needs_its_graph(program: str, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether a program fails for some data where it does not retain its graph, but runs where it does."""
+    for text in ("", "1", "1\n2\n3\n4\n"):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+        exec(compile(program, "read.py", "exec"), {})
+        monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+        try:
+            exec(compile(program.replace("retain_graph=True", ""), "read.py", "exec"), {})
+        except RuntimeError:
+            return True
+    return False
 
 
 def _told(program: str) -> list[tuple[str, int, bool]]:

@@ -158,7 +158,7 @@ class Machine:
         elif isinstance(value, Generator):
             result = yield from value.run
         else:
-            yield from self.elements(value, node)
+            yield from self.elements(value, node, perhaps_none=True)
             result = None
         if env.sent is not None:
             env.sent[node] = result
@@ -272,6 +272,7 @@ class Machine:
 
     binary = expressions.binary
     elements = loops.elements
+    takes_nothing = loops.takes_nothing
     gathered = comprehensions.gathered
     trained = comprehensions.trained
     exception_info = staticmethod(exceptions.info)

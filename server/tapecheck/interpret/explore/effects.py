@@ -412,8 +412,8 @@ def _only_reads(node: ast.expr) -> bool:
 
 
 @placeless
-def statement_facts(node: ast.stmt) -> Facts:
-    """Return the facts of a statement of the module."""
+def statement_facts(node: ast.AST) -> Facts:
+    """Return the facts of a statement, or an expression."""
     return facts_of((node,))
 
 

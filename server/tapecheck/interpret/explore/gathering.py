@@ -10,11 +10,12 @@ from __future__ import annotations
 import ast
 import builtins
 from collections import Counter
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 from tapecheck.interpret.explore.liveness import Names
 from tapecheck.interpret.explore.numbers import dotted
-from tapecheck.source.nodes import of_kind, walk
+from tapecheck.source.nodes import id_of, of_kind, walk
 from tapecheck.source.notes import Notes, placeless
 
 _CALLED = frozenset((
@@ -31,6 +32,7 @@ _STATEMENTS = frozenset((
     ast.AnnAssign, ast.Assign, ast.AugAssign, ast.Break, ast.Continue, ast.Expr, ast.For, ast.If, ast.Pass, ast.While,
 ))  # fmt: skip
 """What such a loop consists of."""
+_TAKING_IN = frozenset(("dict", "list", "set", "sorted", "tuple"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,24 +46,38 @@ class _Work:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """The names that a function reads, by line, but for what tells nothing of them; those of one new container each."""
+    """The names that a function reads, by line, but for what tells nothing of them; those of one new container each;
+    and by id the expressions of whose values nobody is told anything.
+    """
 
     read: frozenset[tuple[str, int]]
     made: Names
+    untold: frozenset[int]
 
 
-def gathers(loop: ast.stmt, home: ast.AST, notes: Notes) -> Names | None:
-    """Return the names that a loop of a function, or the module, works with; None where it may do more than gather."""
+def takes_in(call: ast.Call) -> bool:
+    """Whether a call makes a container of all elements of an iterable."""
+    return id_of(call.func) in _TAKING_IN
+
+
+def gathers(loop: ast.AST, home: ast.AST, notes: Notes) -> Names | None:
+    """Return the names that a loop of a function, or the module, works with, or an expression that takes in elements;
+    None where it may do more than gather.
+    """
     work, asked = notes.of(loop, _of_loop), notes.of(home, _asked)
     if work is None or asked is None:
         return None
-    first, last = loop.lineno, loop.end_lineno or loop.lineno
+    match loop:
+        case ast.expr() if id(loop) not in asked.untold:
+            return None
+    first = getattr(loop, "lineno", 0)
+    last = getattr(loop, "end_lineno", None) or first
     outside = {name for name, line in asked.read if not first <= line <= last}
     return work.names if outside.isdisjoint(work.changed) and work.filled <= asked.made else None
 
 
 @placeless
-def _of_loop(loop: ast.stmt) -> _Work | None:
+def _of_loop(loop: ast.AST) -> _Work | None:
     """Return what a loop works with, None where it may do more than store names and fill containers."""
     parts = walk(loop)
     if getattr(loop, "orelse", ()) or any(map(_may_do_more, parts)):
@@ -116,8 +132,8 @@ def _asked(home: ast.AST) -> _Asked | None:
         match part:
             case ast.Global() | ast.Nonlocal():
                 return None
-            case ast.Call(func=called, args=[ast.Name() as given, *_]) if dotted(called) in _TELLING_NOTHING:
-                shown.add(id(given))
+            case ast.Call(func=called, args=[given, *_]) if dotted(called) in _TELLING_NOTHING:
+                shown.update(map(id, _parts_of(given)))
             case ast.Name(id=name, ctx=ast.Load()) if id(part) not in shown:
                 read.add((name, part.lineno))
             case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
@@ -126,4 +142,27 @@ def _asked(home: ast.AST) -> _Asked | None:
                 made.add(name)
     if not _ASKING.isdisjoint(name for name, _ in read):
         return None
-    return _Asked(frozenset(read), frozenset(name for name in made if bound[name] == 1))
+    once = {name for name, times in bound.items() if times == 1}
+    shown.update(_kept_untold(home, once - {name for name, _ in read}))
+    return _Asked(frozenset(read), frozenset(made & once), frozenset(shown))
+
+
+def _kept_untold(home: ast.AST, names: Container[str]) -> Iterator[int]:
+    """Yield the ids of what a function assigns to some names, and of what gathers the elements of that."""
+    for one in of_kind(home, ast.Assign):
+        match one.targets:
+            case [ast.Name(id=name)] if name in names:
+                yield from map(id, _parts_of(one.value))
+
+
+def _parts_of(value: ast.expr) -> Iterator[ast.expr]:
+    """Yield an expression, and what gathers the elements of the containers that it makes."""
+    yield value
+    match value:
+        case ast.ListComp(elt=element) | ast.SetComp(elt=element) | ast.GeneratorExp(elt=element):
+            yield from _parts_of(element)
+        case ast.List(elts=elements) | ast.Tuple(elts=elements):
+            for element in elements:
+                yield from _parts_of(element)
+        case ast.Call(args=[given, *_]) if takes_in(value):
+            yield from _parts_of(given)

@@ -109,6 +109,10 @@ def _conditions_in(statement: ast.stmt) -> _Around:
                 pass
             case ast.If() | ast.IfExp() | ast.BoolOp() | ast.For() | ast.AsyncFor() | ast.While():
                 homes[id(node)] = (home, owner)
+            case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+                homes[id(node)] = (home, owner)
+            case ast.Call() if gathering.takes_in(node):
+                homes[id(node)] = (home, owner)
             case ast.Assign(targets=names, value=ast.IfExp() | ast.BoolOp() as value):
                 targets[id(value)] = tuple(map(dotted, names))
             case ast.AnnAssign(target=name, value=ast.IfExp() | ast.BoolOp() as value):
@@ -238,10 +242,15 @@ class Shapes:
             known = self._shapes[id(node)] = self._shape(node)
         return known
 
-    def gathered(self, loop: ast.stmt) -> Names | None:
+    def gathered(self, loop: ast.AST) -> Names | None:
         """Return the names that a loop works with which gathers data; None of one that may do more."""
         if id(loop) not in self._gathered:
-            self._gathered[id(loop)] = gathering.gathers(loop, self._home(loop)[0], self.index.notes)
+            home = self._home(loop)[0]
+            found = gathering.gathers(loop, home, self.index.notes)
+            # What is gathered within a loop is the loop's, where that does nothing else.
+            around = [one for one in self._loops_around(loop, home) if one is not loop] if found is None else []
+            loops = map(self.gathered, around)
+            self._gathered[id(loop)] = next((one for one in loops if one is not None), found)
         return self._gathered[id(loop)]
 
     def starts(self, node: ast.stmt) -> bool:
@@ -270,7 +279,7 @@ class Shapes:
             known = self._repeated[id(node)] = _EMPTY if loop is None else self.side(loop.body, owner, True)
         return known
 
-    def _loops_around(self, node: ast.If, home: ast.AST) -> list[_Loop]:
+    def _loops_around(self, node: ast.AST, home: ast.AST) -> list[_Loop]:
         return [loop for loop in self._scope(home).loops if _within(node, loop)]
 
     def _shape(self, node: ast.If) -> Shape:
@@ -350,8 +359,9 @@ def _innermost(loops: list[_Loop]) -> _Loop | None:
     return max(loops, key=lambda one: one.lineno, default=None)
 
 
-def _within(node: ast.If, loop: _Loop) -> bool:
-    return loop.lineno <= node.lineno and (node.end_lineno or node.lineno) <= (loop.end_lineno or loop.lineno)
+def _within(node: ast.AST, loop: _Loop) -> bool:
+    first = getattr(node, "lineno", 0)
+    return loop.lineno <= first and (getattr(node, "end_lineno", None) or first) <= (loop.end_lineno or loop.lineno)
 
 
 def _read_later(scope: Scope, node: ast.If, until: int, *, behind: bool, again: _Loop | None) -> frozenset[str]:

@@ -444,13 +444,15 @@ class Watcher:
 
     # -- loops --------------------------------------------------------------------------------------------------
 
-    def enters(self, world: World, node: ast.stmt, env: Env) -> None:
-        """Look, where a loop is entered of which nobody knows whether it goes round at all, at what it does."""
-        place = world.position.place(node)
-        if not self.loops.get(place):
-            self.loops[place] = self._loop_matters(world, node, env)
+    def enters(self, world: World, node: ast.AST, place: ast.AST, env: Env) -> None:
+        """Look, where a loop is entered of which nobody knows whether it goes round at all, or something else goes over
+        elements, at what that does.
+        """
+        at = world.position.place(place)
+        if not self.loops.get(at):
+            self.loops[at] = self._loop_matters(world, node, env)
 
-    def _loop_matters(self, world: World, node: ast.stmt, env: Env) -> bool:
+    def _loop_matters(self, world: World, node: ast.AST, env: Env) -> bool:
         """Whether anything may hang on a loop being entered: whether it may do more than gather data."""
         if world.position.notes.of(node, statement_facts).effects & _OF_GRAPHS:
             return True

@@ -374,7 +374,7 @@ def _cut_short(args: Args) -> int | None:
 
 def _list(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     count, cut = _counted(m, args, node), _cut_short(args)
-    items, rest = m.gathered(args[0], node) if args else ([], 0)
+    items, rest = m.gathered(args[0], node, perhaps_none=True) if args else ([], 0)
     made = measured(m.new_list(items, node, rest), count)
     made.cut = cut
     return made
@@ -387,7 +387,7 @@ def _tuple(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _set(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    items, rest = m.gathered(args[0], node) if args else ([], 0)
+    items, rest = m.gathered(args[0], node, perhaps_none=True) if args else ([], 0)
     return Set(items if rest else distinct(items), rest)
 
 
@@ -762,7 +762,7 @@ def _reversed(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _sorted(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    items, rest = m.gathered(args[0], node) if args else ([], MORE)
+    items, rest = m.gathered(args[0], node, perhaps_none=True) if args else ([], MORE)
     if rest:
         return m.new_list(in_unknown_order(m, items, node), node, rest)
     places = ordered(m, items, kwargs, node)

@@ -265,7 +265,7 @@ def _chain(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
     def run() -> PyGenerator[Value, Value, Value]:
         for stream in streams:
-            yield from m.elements(stream, node)
+            yield from m.elements(stream, node, perhaps_none=True)
             extent.picked = extent.picked or bool(stream.rest() & PICKED)
         return None
 

@@ -339,7 +339,7 @@ def dict_update(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AS
         else:
             if is_unseen(source):
                 _overwritten(m, owner, source, node)
-            pairs, rest = m.gathered(source, node)
+            pairs, rest = m.gathered(source, node, perhaps_none=True)
             owner.more |= rest
             for pair in pairs:
                 both = behaviour(pair).known_items(m, node)

@@ -41,7 +41,9 @@ def extend(machine: Engine, target: List, value: Value, node: ast.AST) -> None:
         append_all(machine, target, drawn, node, rest)
         return
     items, rest = behaviour(value).known_items(machine, node), 0
-    if items is None:
+    if items is None and machine.takes_nothing(node):
+        items = []
+    elif items is None:
         rest = rest_of(value)
         if isinstance(value, (List, Set)):
             items = list(value.items)

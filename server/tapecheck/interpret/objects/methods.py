@@ -496,7 +496,7 @@ def from_keys(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     result = Dict({}, born=m.world.position.clock)
     items = behaviour(args[0]).known_items(m, node) if args else []
     if items is None:
-        items, result.more = m.gathered(args[0], node)
+        items, result.more = m.gathered(args[0], node, perhaps_none=True)
     for item in items:
         result.set_item(m, item, positional(args, 1), node)
     return result

@@ -254,6 +254,12 @@ def text_of(node: ast.AST) -> str:
     return ast.unparse(node).replace("`", "'")
 
 
+def end_of(node: ast.AST) -> ast.AST:
+    """Return what stands for the end of a piece of code, where nothing else that is asked of begins."""
+    line, column = getattr(node, "end_lineno", None) or 1, (getattr(node, "end_col_offset", None) or 1) - 1
+    return ast.Pass(lineno=line, col_offset=column, end_lineno=line, end_col_offset=column + 1)
+
+
 def _body(node: ast.AST) -> list[ast.AST]:
     """Return the statements of a function; none of a lambda."""
     return [] if isinstance(node, ast.Lambda) else list(getattr(node, "body", []))

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import carry, containers, methods
-from tapecheck.interpret.python.loops import perhaps_frozen_on
+from tapecheck.interpret.python.loops import passes_over, perhaps_frozen_on, takes_nothing
 from tapecheck.interpret.state import Frame
 from tapecheck.interpret.values import (
     PICKED,
@@ -37,13 +37,15 @@ from tapecheck.interpret.values import (
 )
 from tapecheck.tape import LoopEnd
 
+_Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+
 
 def list_comprehension(machine: Engine, node: ast.ListComp | ast.SetComp, env: Env) -> Value:
     inner = Env(env, env.globals)
     inner.inner = True
     extent = Extent(one_way=_in_one_way(machine, node, inner), exact=_goes_by_its_loop(node))
     made = machine.new_list([], node)
-    for _ in trained(machine, _rounds(machine, node.generators, inner, extent, False), node, made, extent):
+    for _ in trained(machine, _rounds(machine, node, node.generators, inner, extent), node, made, extent):
         made.items.append(machine.eval(node.elt, inner))
     made.more = with_numbers(extent.rest(), made.items)
     if made.more and any(one.ifs for one in node.generators):
@@ -54,7 +56,7 @@ def list_comprehension(machine: Engine, node: ast.ListComp | ast.SetComp, env: E
     return measured(made, extent.count)
 
 
-def _goes_by_its_loop(node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> bool:
+def _goes_by_its_loop(node: _Comprehension) -> bool:
     """Return whether a comprehension has an element for each time that its loop goes round."""
     return (
         not isinstance(node, (ast.SetComp, ast.DictComp)) and len(node.generators) == 1 and not node.generators[0].ifs
@@ -66,7 +68,7 @@ def dict_comprehension(machine: Engine, node: ast.DictComp, env: Env) -> Value:
     inner = Env(env, env.globals)
     inner.inner = True
     extent = Extent()
-    for _ in trained(machine, _rounds(machine, node.generators, inner, extent, False), node, result, extent):
+    for _ in trained(machine, _rounds(machine, node, node.generators, inner, extent), node, result, extent):
         key = hashable(machine.eval(node.key, inner))
         result.items[key] = machine.eval(node.value, inner)
         stored(machine, result.slots, key, node.value)
@@ -74,11 +76,20 @@ def dict_comprehension(machine: Engine, node: ast.DictComp, env: Env) -> Value:
     return measured(result, extent.count)
 
 
-def gathered(machine: Engine, value: Value, node: ast.AST) -> tuple[list[Value], int]:
-    """Return the elements of an iterable that a call takes in, and what nobody knows of them."""
+def gathered(machine: Engine, value: Value, node: ast.AST, *, perhaps_none: bool = False) -> tuple[list[Value], int]:
+    """Return the elements of an iterable that a call takes in, and what nobody knows of them.
+
+    With `perhaps_none` there may be none where nobody knows how many there are.
+    """
     if not isinstance(value, (Generator, Stream)):
         known = behaviour(value).known_items(machine, node)
-        return (list(machine.elements(value, node)), rest_of(value)) if known is None else (known, 0)
+        if known is not None:
+            return known, 0
+        if perhaps_none and takes_nothing(machine, node):
+            return [], 0
+        return list(machine.elements(value, node)), rest_of(value)
+    if perhaps_none and value.perhaps_none() and takes_nothing(machine, node):
+        return [], 0
     extent = Extent(enough=limits.MIN_ITERATIONS)
     made = machine.new_list([], node)
     for item in trained(machine, _drawn(machine, value, node, extent), node, made, extent):
@@ -107,6 +118,8 @@ def _drawn(machine: Engine, value: Value, node: ast.AST, extent: Extent) -> Iter
         try:
             item = stream.item(stream.next)
         except IndexError:
+            # What has given nothing has come to its end by itself.
+            extent.whole = extent.whole or not drawn
             return
         stream.next += 1
         drawn += 1
@@ -179,10 +192,11 @@ def _elements(kept: List | Dict) -> list[Value]:
 def generator_expression(machine: Engine, node: ast.GeneratorExp, env: Env) -> Value:
     inner = Env(env, env.globals)
     inner.inner = True
-    first, *others = node.generators
+    first = node.generators[0]
     stream = machine.stream(machine.eval(first.iter, env), first.iter)
-    extent = Extent(one_way=_in_one_way(machine, node, inner), exact=_goes_by_its_loop(node))
-    rounds = _over(machine, stream, first, others, inner, extent, True)
+    # Whoever takes its elements says how many are enough.
+    extent = Extent(enough=limits.ENDLESS, one_way=_in_one_way(machine, node, inner), exact=_goes_by_its_loop(node))
+    rounds = _over(machine, node, stream, node.generators, inner, extent)
     lazily = _lazily(machine, node.elt, rounds, inner)
     extent.cut = stream.cut
     if stream.count is not None:
@@ -240,20 +254,23 @@ def _lazily(
 
 
 def _rounds(
-    machine: Engine, generators: list[ast.comprehension], env: Env, extent: Extent, lazy: bool
+    machine: Engine, node: _Comprehension, generators: list[ast.comprehension], env: Env, extent: Extent
 ) -> PyGenerator[Value, Value, None]:
-    """Yield the rounds of a comprehension's loops, with its names bound; `extent` says how far they go."""
-    first, *others = generators
-    stream = machine.stream(machine.eval(first.iter, env), first.iter)
-    yield from _over(machine, stream, first, others, env, extent, lazy)
+    """Yield the rounds of some loops of a comprehension, with its names bound; `extent` says how far they go."""
+    iterated = generators[0].iter
+    stream = machine.stream(machine.eval(iterated, env), iterated)
+    yield from _over(machine, node, stream, generators, env, extent)
 
 
 def _over(
-    machine: Engine, stream: Stream, first: ast.comprehension, others: list[ast.comprehension], env: Env,
-    extent: Extent, lazy: bool,
+    machine: Engine, node: _Comprehension, stream: Stream, generators: list[ast.comprehension], env: Env,
+    extent: Extent,
 ) -> PyGenerator[Value, Value, None]:  # fmt: skip
-    """Yield the rounds over a stream, with those of the `others` within each."""
+    """Yield the rounds over a stream, that of the first of some loops, with those of the others within each."""
+    first, *others = generators
     start = index = stream.next
+    if passes_over(machine, stream, node, first.target, env, first.iter):
+        return
     _goes_over(extent, stream)
     frozen, budget = len(machine.world.graph.frozen), machine.world.budget
     most_work = budget.work
@@ -261,14 +278,7 @@ def _over(
     while True:
         # A generator says so once it has run.
         extent.picked = extent.picked or bool(stream.rest() & PICKED)
-        length = stream.length()
-        if length is None:
-            extent.whole = False
-            # A list made of another one's elements has as many of them: any beyond would be taken for its last one.
-            known = stream.reach() - start
-            if not lazy and index - start >= max(extent.enough, known):
-                break
-        elif index >= length:
+        if _is_over(stream, start, index, extent):
             break
         done = index - start
         enough = done >= limits.MODEL_ITERATIONS or most_work - budget.work > limits.LOOP_WORK
@@ -288,13 +298,24 @@ def _over(
             continue
         try:
             if others:
-                yield from _rounds(machine, others, env, extent, lazy)
+                yield from _rounds(machine, node, others, env, extent)
             else:
                 yield None
         except Signal:  # the generator expression is closed
             stream.abandon(machine)
             raise
     stream.abandon(machine)
+
+
+def _is_over(stream: Stream, start: int, index: int, extent: Extent) -> bool:
+    """Whether a comprehension over a stream is run no further, which has come from one element to another."""
+    length = stream.length()
+    if length is not None:
+        return index >= length
+    extent.whole = False
+    # A list made of another one's elements has as many of them: any beyond would be taken for its last one.
+    known = stream.reach() - start
+    return index - start >= max(extent.enough, known)
 
 
 def _goes_over(extent: Extent, stream: Stream) -> None:

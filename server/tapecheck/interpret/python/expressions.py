@@ -437,6 +437,8 @@ def _elements(
         if isinstance(node, ast.Starred):
             value = machine.eval(node.value, env)
             known = behaviour(value).known_items(machine, node)
+            if known is None and machine.takes_nothing(node):
+                continue
             if known is None:
                 more |= rest_of(value)
                 picked = rest_of(value) & PICKED

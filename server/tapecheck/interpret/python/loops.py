@@ -336,8 +336,7 @@ def run_for(machine: Engine, node: ast.For | ast.AsyncFor, env: Env) -> Run:
     value = guards.reaching(machine, node, machine.eval(node.iter, env), env)
     stream = machine.stream(value, node.iter)
     loop = _Loop(machine, node, env)
-    unknown = stream.length() is None or stream.length_settled or stream.rest()
-    if unknown and _passes_by(loop, node, node.iter):
+    if passes_over(machine, stream, node, node, env, node.iter):
         loop.leave("no")
         signal: WayOut | None = None
     else:
@@ -630,17 +629,33 @@ def _asked(loop: _Loop, node: ast.While) -> _Truth:
     answer, by_default = _truth(loop, node.test, loop.env)
     if not loop.done and answer is not None:
         guards.note_cutting(loop.machine, node, answer, loop.env)
-    elif not loop.done and _passes_by(loop, node, node.test):
+    elif not loop.done and _passes_by(loop.world, node, node, env=loop.env, asked=node.test):
         answer = False
     return answer, by_default
 
 
-def _passes_by(loop: _Loop, node: ast.For | ast.AsyncFor | ast.While, asked: ast.expr) -> bool:
-    """Whether the path passes by a loop of which nobody knows whether it goes round at all: it goes by `asked`."""
-    world = loop.world
+def _passes_by(world: World, node: ast.AST, place: ast.AST, env: Env, asked: ast.AST) -> bool:
+    """Whether the path passes by a loop, or what else takes in elements, of which nobody knows whether there are any:
+    that goes by `asked`, and is known by `place`.
+    """
     if world.watcher is not None:
-        world.watcher.enters(world, node, loop.env)
-    return world.choices.pass_by(node, syntax.text_of(asked))
+        world.watcher.enters(world, node, place, env)
+    return world.choices.pass_by(node, place, world.position.notes.of(asked, syntax.text_of))
+
+
+def passes_over(machine: Engine, stream: Stream, node: ast.AST, place: ast.AST, env: Env, asked: ast.AST) -> bool:
+    """Whether the path passes by what goes over a stream, as if that had no elements, where nobody knows whether it has
+    any.
+    """
+    return stream.may_be_empty() and _passes_by(machine.world, node, place, env, asked)
+
+
+def takes_nothing(machine: Engine, node: ast.AST) -> bool:
+    """Whether the path takes it that there is nothing in an iterable, of which nobody knows that, all elements of which
+    a call, a display or a statement takes in.
+    """
+    end = machine.world.position.notes.of(node, syntax.end_of)
+    return _passes_by(machine.world, node, end, machine.envs[-1], node)
 
 
 def _body(machine: Engine, node: ast.For | ast.AsyncFor | ast.While, leaving: dict[ast.AST, bool], env: Env) -> Run:
@@ -792,9 +807,13 @@ def perhaps_frozen_on(machine: Engine, first: int, over: ast.AST) -> None:
         machine.world.assumptions.note("limit", text, over, leaves)
 
 
-def elements(machine: Engine, value: Value, node: ast.AST) -> Iterator[Value]:
-    """Yield the elements of an iterable; of one whose length nobody knows those that are known, or three."""
+def elements(machine: Engine, value: Value, node: ast.AST, *, perhaps_none: bool = False) -> Iterator[Value]:
+    """Yield the elements of an iterable; of one whose length nobody knows those that are known, or three, or with
+    `perhaps_none` none where the path takes it so.
+    """
     stream = machine.stream(value, node)
+    if perhaps_none and stream.perhaps_none() and takes_nothing(machine, node):
+        return
     start = index = stream.next
     while True:
         length = stream.length()

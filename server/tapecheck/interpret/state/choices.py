@@ -64,8 +64,8 @@ class Choices:
         self._writer = writer
         self._position = position
         self.asked: dict[Place, Asked] = {}
-        self.entered: dict[Place, ast.stmt] = {}
-        """The loops that were entered though nobody knows whether they go round at all."""
+        self.entered: dict[Place, ast.AST] = {}
+        """The loops, and what else goes over elements, that were entered though nobody knows whether there are any."""
         self.passed_by = False
         """Whether the path has passed by one of these."""
         self.guarded: dict[Place, None] = {}
@@ -143,16 +143,18 @@ class Choices:
         self._writer.emit(Decision(self._position.site(node), text, answer, last or 0, counted, cuts, hangs_on, given))
         return answer
 
-    def pass_by(self, loop: ast.stmt, text: str) -> bool:
-        """Whether the path passes by a loop of which nobody knows whether it goes round at all.
+    def pass_by(self, loop: ast.AST, at: ast.AST, text: str) -> bool:
+        """Whether the path passes by a loop of which nobody knows whether it goes round at all, or what else goes over
+        elements.
 
-        A path does where its policy says so; that one enters it makes nothing less certain. `text` is what it goes by.
+        A path does where its policy says so; that one enters it makes nothing less certain. `text` is what it goes by,
+        `at` where no other condition stands.
         """
-        place = self._position.place(loop)
+        place = self._position.place(at)
         self.entered.setdefault(place, loop)
         if place not in self.policy.patterns:
             return False
-        enters = self.choose(loop, True, text, loop)
+        enters = self.choose(at, True, text, loop)
         self.passed_by = self.passed_by or not enters
         return not enters
 

@@ -62,8 +62,10 @@ class Watching(Protocol):
     def loop_trains(self, world: World, node: ast.AST, env: Env | None) -> bool:
         """Whether the text of a loop, with what it calls, can start a backward."""
 
-    def enters(self, world: World, node: ast.stmt, env: Env) -> None:
-        """Take note that a loop is entered of which nobody knows whether it goes round at all."""
+    def enters(self, world: World, node: ast.AST, place: ast.AST, env: Env) -> None:
+        """Take note that a loop is entered of which nobody knows whether it goes round at all, or what else goes over
+        elements; it is known by `place`.
+        """
 
     def idle(self, world: World, node: ast.If, env: Env) -> bool:
         """Whether neither side of an `if` can affect a finding in the current state."""

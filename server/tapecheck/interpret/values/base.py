@@ -684,6 +684,19 @@ class Stream(BaseValue):
             rest |= one.rest() & PICKED
         return rest
 
+    def may_be_empty(self) -> bool:
+        """Whether nobody knows if there are any elements, of it or of what they are drawn from."""
+        return (
+            self.length() is None
+            or self.settled
+            or bool(self.rest())
+            or any(one.may_be_empty() for one in only(self.sources, Stream))
+        )
+
+    def perhaps_none(self) -> bool:
+        """Whether whoever takes in all elements may find none: what runs code of the program asks that itself."""
+        return not self.sequential and self.may_be_empty()
+
     @property
     def never_ends(self) -> bool:
         """Whether a loop over it only ends by what leads out of the loop."""

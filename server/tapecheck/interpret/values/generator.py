@@ -91,6 +91,9 @@ class Generator(BaseValue):
         if self.guarded:
             machine.close(self)
 
+    def perhaps_none(self) -> bool:
+        return False
+
     def waits(self) -> bool:
         return self.guarded
 
