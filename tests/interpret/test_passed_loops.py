@@ -213,6 +213,7 @@ _ASKS = {
     "length of a list": "if len(list(rows)) < 1:\n    loss.backward()",
     "next": "if next(iter(rows), None) is None:\n    loss.backward()",
     "else": "for row in rows:\n    break\nelse:\n    loss.backward()",
+    "or": "(rows and print or loss.backward)()",
     "while": "while not rows:\n    loss.backward()\n    break",
     "any": "if not any(True for row in rows):\n    loss.backward()",
     "sum": "if sum(1 for row in rows) < 1:\n    loss.backward()",

@@ -29,6 +29,7 @@ from tapecheck.interpret.explore.ways import (
     failing_ways,
     names_that_matter,
     passing_ways,
+    quiet_ways,
     single_ways,
     ways_after,
 )
@@ -203,7 +204,7 @@ class Exploration:
         trains = self.entry is None or self.entry.backward
         self.further = limits.FURTHER_WORK * self.budget.effort if trains else 0
         self.queue.add(Way(Policy(by_default=self.by_default)))
-        while self._goes_on():
+        while self._goes_on() or self._tries_quiet():
             if (left := self._too_many()) and self._probe(left):
                 continue
             way = self.queue.take(self.turns.dull)
@@ -279,6 +280,17 @@ class Exploration:
         self.queue.leave_out(probes.done, probes.tried)
         return bool(probes.done or probes.tried)
 
+    def _tries_quiet(self) -> bool:
+        """Try together, once nothing else is left, the conditions of which no code says that anything hangs on them:
+        what a finding says never comes may come by a value that they choose. Return whether that leads to more ways.
+        """
+        ways = [way for place, way in self.queue.quiet.items() if place not in self.turns.done]
+        self.queue.quiet = {}
+        if not ways or self.queue or not self.has_work or not (self.wanted.compares and self.wanted.claiming):
+            return False
+        Probes(self, self.wanted, self.found.tapes, self.by_default).try_all(ways)
+        return self._goes_on()
+
     def _grant(self) -> None:
         """Give the work, once, that trying conditions together may take."""
         if not self._granted and self.wanted.compares:
@@ -336,6 +348,9 @@ class Exploration:
         single = single_ways(way, world, watcher, following)
         passing, failing = passing_ways(way, world, watcher), failing_ways(way, world)
         self.queue.note(single, passing, failing, world.choices.asked)
+        for one in quiet_ways(way, world, watcher, following):
+            assert one.turned is not None
+            self.queue.quiet.setdefault(one.turned, one)
         fresh = other_graph = True
         if way.turned is None:
             self.seen.first(world.writer.tape)

@@ -33,6 +33,8 @@ class Queue:
     """Whether nothing else is left to try: what is put off may still bring what a finding says never comes."""
     _single: dict[Place, Way] = field(default_factory=dict)
     """The ways that answer one condition otherwise, for good."""
+    quiet: dict[Place, Way] = field(default_factory=dict)
+    """The ways that answer one condition otherwise of which its code does not say that anything hangs on it."""
     _passing: dict[Place, Way] = field(default_factory=dict)
     """The ways that pass by a loop which may not go round."""
     _failing: dict[Place, Way] = field(default_factory=dict)

@@ -130,6 +130,15 @@ def single_ways(way: Way, world: World, watcher: Watcher, following: Collection[
             yield Way(policy, place, asked.default, asked.times > 1)
 
 
+def quiet_ways(way: Way, world: World, watcher: Watcher, following: Collection[Way]) -> Iterator[Way]:
+    """Yield the ways that answer one condition otherwise of which no code says that anything hangs on it."""
+    places = {one.turned for one in following if one.turned and watcher.stake(one.turned) is not Stake.NOTHING}
+    for place, asked in world.choices.asked.items():
+        if place not in places and place not in way.policy.patterns:
+            policy = Policy({place: (not asked.default,)}, way.policy.by_default)
+            yield Way(policy, place, asked.default, asked.times > 1)
+
+
 def passing_ways(way: Way, world: World, watcher: Watcher) -> Iterator[Way]:
     """Yield the ways that pass by one of the loops of which nobody knows whether they go round at all, and that
     something hangs on.

@@ -94,6 +94,8 @@ def gathered(machine: Engine, value: Value, node: ast.AST, *, perhaps_none: bool
     made = machine.new_list([], node)
     for item in trained(machine, _drawn(machine, value, node, extent), node, made, extent):
         made.items.append(item)
+    if extent.whole and not made.items:
+        return [], 0
     extent.one_way = value.extent.one_way if isinstance(value, Generator) else value.one_way
     return made.items, with_numbers(extent.rest() | value.rest(), made.items)
 

@@ -24,7 +24,7 @@ from tapecheck.interpret.values import (
     bound_function,
     first_part,
     is_unseen,
-    may_carry,
+    on_graph,
 )
 from tapecheck.source.nodes import is_literal, of_kind, walk
 
@@ -175,7 +175,7 @@ def of_call(machine: Engine, function: Value) -> None:
 
 def of_item(machine: Engine, owner: Value, index: Value) -> None:
     """Note what a subscript may raise."""
-    if machine.world.position.risks and not may_carry(owner) and is_unseen(index):
+    if machine.world.position.risks and not on_graph(owner) and (is_unseen(index) or is_unseen(owner)):
         machine.world.position.risk("KeyError", "IndexError")
 
 
