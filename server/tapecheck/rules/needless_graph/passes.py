@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 
@@ -170,17 +171,20 @@ def _built_evaluating(reading: Reading, loop: LoopRun) -> set[int]:
     """Return what is built in the iterations of a loop after they have switched a model to evaluation."""
     found: set[int] = set()
     end = _end(reading, loop)
+    switched = [(at, mode) for at, mode in reading.modes if loop.start < at < end and not mode.training]
     trained = [position for position, mode in reading.modes if mode.training]
-    for position, mode in reading.modes:
-        if loop.start < position < end and not mode.training:
-            following = next((one for one in trained if one > position), end)
-            now = iteration_in(mode.at, loop)
-            evaluated = set(mode.leaves)
-            for number in reading.nodes_between(position, min(following, end)):
-                node = reading.ledger.nodes[number]
-                if iteration_in(node.at, loop) == now and not evaluated.isdisjoint(node.inputs):
-                    evaluated.add(number)
-                    found.add(number)
+    for position, mode in switched:
+        following = trained[after] if (after := bisect_right(trained, position)) < len(trained) else end
+        now = iteration_in(mode.at, loop)
+        evaluated = set(mode.leaves)
+        for number in reading.nodes_between(position, min(following, end)):
+            node = reading.ledger.nodes[number]
+            iteration = iteration_in(node.at, loop)
+            if iteration == now and not evaluated.isdisjoint(node.inputs):
+                evaluated.add(number)
+                found.add(number)
+            elif iteration > now:
+                break
     return found
 
 

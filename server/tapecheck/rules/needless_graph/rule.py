@@ -239,12 +239,17 @@ def _kept_by_object(reading: Reading, built: Collection[int], but: str = "") -> 
     """Return whether an object has what is computed from some nodes in an attribute: who has the object may
     differentiate. What methods of the name `but` store does not count.
     """
-    names = {
+    return not _below_objects(reading, but).isdisjoint(built)
+
+
+@remembered
+def _below_objects(reading: Reading, but: str) -> Set[int]:
+    """Return what leads to the values that objects have in attributes, and that no method of the name `but` stores."""
+    return reading.below(
         node
         for node, binds in reading.binds.items()
         if any("." in bind.name and bind.at.function.rpartition(".")[2] != but for _, bind in binds)
-    }
-    return bool(names) and not names.isdisjoint(reading.above(built))
+    )
 
 
 def _read_later(run: _LoopBuilt) -> bool:
