@@ -52,7 +52,7 @@ _NUMBERED = re.compile(r"\[\d+\]")
 _CAUSES: dict[AssumptionKind, str] = {
     "count": "not by default", "default": "by default", "exception": "the dry run expects an exception before",
     "limit": "the work limit was reached", "setting": "not by default", "skipped": "a syntax error",
-    "caller": "no caller is visible",
+    "caller": "no caller is visible", "rounds": "the work limit was reached",
 }  # fmt: skip
 
 
@@ -89,16 +89,23 @@ def _stands(rule: Rule, finding: Finding, readings: Sequence[Reading], recorded:
     finding.rests_on = (*assumed, *finding.rests_on)
     if is_certain(assumed):
         return True
-    hidden = [one for one, touches in assumed.items() if touches]
-    silent = rule.of_absence or rule.lasting or "effect" in rule.needs
-    if silent and any(one.kind == "skipped" for one in hidden):
-        return False
-    if any(one.kind in rule.needs or (one.kind in _OF_RECORDING and one not in recorded) for one in hidden):
+    if any(_silences(one, rule, finding, recorded) for one in assumed if assumed[one]):
         return False
     if _may_end(rule, finding, readings):
         return False
     _call_possible(finding)
     return True
+
+
+def _silences(one: Assumption, rule: Rule, finding: Finding, recorded: Set[Assumption]) -> bool:
+    """Return whether nothing is said of what rests on an assumption that touches it."""
+    match one.kind:
+        case "skipped" if rule.of_absence or rule.lasting or "effect" in rule.needs:
+            return True
+        case "rounds":
+            # Flags, counts and carried values may be others behind the iterations that were not run.
+            return finding.severity != "info"
+    return one.kind in rule.needs or (one.kind in _OF_RECORDING and one not in recorded)
 
 
 def weigh_conditions(

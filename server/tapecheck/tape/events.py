@@ -788,7 +788,7 @@ class Decision:
 AssumptionKind = Literal[
     "result", "effect", "base", "decorator", "context", "option", "value", "name", "loader",
     "count", "default", "exception", "limit", "condition", "setting", "length", "skipped", "caller",
-    "contents", "part", "module",
+    "contents", "part", "module", "rounds",
 ]  # fmt: skip
 """What is not visible:
 
@@ -807,6 +807,7 @@ AssumptionKind = Literal[
 - "default": how many an option says that a loop counts by (`step % args.every`)
 - "exception": whether an exception of Python's own, which the dry run expects and has gone on past, is raised
 - "limit": what the work limit has left out: code behind the end of a way, other answers to a condition
+- "rounds": what a loop does in the iterations that the work limit has left out
 - "condition": how a condition comes out that hangs on code which is not visible
 - "length": that a loop goes on for longer than two iterations, or comes to a guard, where its length is not visible
 - "skipped": what a part of the text does that does not parse

@@ -157,8 +157,17 @@ class _Loop:
         self.reached: list[int] = []
         """The guards that it was taken on to."""
         self.started = (0, 0)
+        self.stops = False
+        """Whether it is left before its end since another iteration may take more work than there is."""
+        self.left = world.budget.work
+        """The work that was left for the way before the last iteration."""
         # Loops within loops: what the earlier entries of this one took counts, or the work would grow with each level.
         self.before, self.most_work = world.budget.work, world.budget.work + world.history.work_of(self.key)
+
+    @property
+    def head(self) -> ast.expr:
+        """What it goes over, or the condition that it goes by."""
+        return self.node.test if isinstance(self.node, ast.While) else self.node.iter
 
     @property
     def work(self) -> int:
@@ -270,6 +279,7 @@ class _Loop:
             self.world.assumptions.enter(self, "length", text, place)
 
     def begin(self) -> None:
+        self.left = self.world.budget.work
         self.rounds.begin()
         self.started = carry.begin(self.machine, self.number, self.done + 1)
 
@@ -281,6 +291,19 @@ class _Loop:
         self.world.budget.spend(limits.ITERATION_WORK)
         self.inner.numbers.append(self.world.comparisons.numbers)
         carry.end(self.machine, self.number, self.done, self.started)
+        self._stop_if_heavy()
+
+    def _stop_if_heavy(self) -> None:
+        """Stop behind an iteration that took more than what is left: of the program behind the loop nothing would be
+        seen. Further ways go as far as they come: they are held against the first one.
+        """
+        world, policy = self.world, self.world.choices.policy
+        if self.left - world.budget.work <= world.budget.work or policy.patterns or policy.length or policy.by_default:
+            return
+        self.stops = True
+        head = self.head
+        where = world.position.notes.of(head, syntax.text_of)
+        world.assumptions.note("rounds", f"the other iterations of the loop over `{where}` do nothing else", head)
 
     def compare(self, *, goes_on: bool) -> None:
         """Note whether the iteration that ended repeats the one before; `goes_on` where the loop surely does."""
@@ -298,7 +321,7 @@ class _Loop:
         """Note that what it has frozen need not be: nobody knows how often it goes round."""
         leaves = self.freezing.perhaps()
         if leaves:
-            head = self.node.test if isinstance(self.node, ast.While) else self.node.iter
+            head = self.head
             text = f"the loop over `{self.world.position.notes.of(head, syntax.text_of)}` does not freeze it"
             self.world.assumptions.note("option", text, head, leaves)
 
@@ -322,7 +345,7 @@ class _Loop:
             more,
             self.usual,
             settled,
-            ahead,
+            ahead or self.stops,
             parts=self.over.parts,
             periodic=periodic,
             length=length,
@@ -438,6 +461,8 @@ def _is_known(loop: _Loop, node: ast.For | ast.AsyncFor, stream: Stream, length:
 
 def _next(loop: _Loop, stream: Stream, index: int, element: Value) -> int | None:
     """Return the place of the element that the next iteration is run for, None where the loop is over."""
+    if loop.stops:
+        return None
     length = stream.length()
     if length is not None and index >= length:
         return _next_settled(loop, stream, index)
@@ -685,6 +710,8 @@ def _ways_out(loop: _Loop, node: ast.For | ast.AsyncFor | ast.While, *, endless:
 
 def _is_worth_another(loop: _Loop, node: ast.While, answer: bool | None, *, always: bool) -> bool:
     """Whether a `while` whose condition has that answer, if any is known, is run once more."""
+    if loop.stops:
+        return False
     if loop.fed(unbounded=always or answer is None):
         return True
     if not always and answer is not None:
