@@ -54,7 +54,7 @@ def load(folder: str, source: Source, asked: object, project: Project) -> Checke
     if any(modules.ask(question) != found for question, found in entry.imports):
         return None
     callers = Callers(project, {})
-    if any(callers.may_name(name, method=method) != known for name, method, known in entry.named):
+    if any(callers.may_be_unrecorded(name, method=method) != known for name, method, known in entry.named):
         return None
     own = {str(Path(one).absolute()) for one in (source.path, *(path for path, _ in entry.texts))}
     if any(Callers(project.of(path), {}).may_train(own) != known for path, known in entry.trained):

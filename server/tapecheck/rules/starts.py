@@ -1,4 +1,4 @@
-"""The functions that a check began with to come to a finding, and those whose callers are known to record nothing.
+"""The functions that a check began with to come to a finding, and those of which their callers say more.
 
 A function that nothing in its file calls is a program of its own until the files that call it are read.
 """
@@ -48,7 +48,8 @@ Named = Callable[[Span], Collection[Place] | None]
 
 def unrecorded(calls: Iterable[Called], raising: Collection[str], named: Named) -> Callable[[Finding], bool]:
     """Return what tells the findings of functions that code calls, and only where autograd records nothing: by itself
-    such a function is no program. What the rules `raising` find PyTorch raises all the same.
+    such a function is no program. What the rules `raising` find PyTorch raises all the same. What rests on it that a
+    function is called with recording on is told by the program that calls it so, where this was run to its end.
 
     `named` gives the places where a function is named, other than to define or import it; None where nobody knows. One
     that the dry run did not come to as a call may be another call, or hand the function on.
@@ -76,12 +77,22 @@ def unrecorded(calls: Iterable[Called], raising: Collection[str], named: Named) 
             _real(_place(one.at)) for one in ways if one.at
         }
 
+    def is_run(start: Span) -> bool:
+        """Whether some program was run to its end that calls a function with recording on."""
+        return any(one.whole and one.recording and one.at is not None for one in known.get(_place(start), ()))
+
     def told(finding: Finding) -> bool:
         if finding.code in raising or not finding.starts:
             return False
+        if _by_caller(finding) and all(map(is_run, finding.starts)):
+            return True
         return all(is_silent(_place(start)) for start in finding.starts)
 
     return told
+
+
+def _by_caller(finding: Finding) -> bool:
+    return any(one.kind == "caller" for one in finding.rests_on)
 
 
 def _real(place: Place) -> Place:

@@ -13,6 +13,7 @@ from tapecheck.source.kept import KeptByPath
 from tapecheck.source.modules import SOURCES
 from tapecheck.source.nodes import of_kind, walk
 from tapecheck.source.project import Project, Projects
+from tapecheck.source.recording import SWITCHES, may_be_unrecorded
 from tapecheck.source.text import Source, from_text
 
 _MOST_FILES = 500
@@ -28,9 +29,6 @@ _COMMENT = re.compile(
     re.DOTALL,
 )
 """A comment, or a text, in which a # begins none."""
-_SWITCHES = frozenset(("no_grad", "inference_mode", "set_grad_enabled", "enable_grad"))
-"""Names by which a program switches recording on and off."""
-
 _TRAINING = frozenset(("backward", "manual_backward", "autograd", "fit"))
 """Names by which a program starts a backward, or has it started."""
 _WORDS: KeptByPath[frozenset[str]] = KeptByPath(_MOST_WORDS, len)
@@ -60,8 +58,17 @@ class Callers:
         if words is None:
             return True
         if method and name.startswith("__"):
-            return not _SWITCHES.isdisjoint(words)
+            return not SWITCHES.isdisjoint(words)
         return name in words
+
+    def may_be_unrecorded(self, name: str, *, method: bool) -> bool:
+        """Return whether a file that can come to a function may call it where recording is off, or hand it on."""
+        if not self.may_name(name, method=method):
+            return False
+        files = self._files(around=method)
+        if files is None or name.startswith("__"):
+            return True
+        return may_be_unrecorded(name, (self._path, *files), self._source, self._words_of)
 
     def places_of(self, line: int) -> frozenset[tuple[str, int]] | None:
         """Return the files and lines that name the function which is defined on a line, other than to define or import

@@ -90,7 +90,9 @@ def _entries(source: Source, index: Index, body: Body, owner: str | None) -> Ite
     node = body.node
     effects = index.calls.closed_effects(body)
     if node.name == "training_step" or effects & _START:
-        yield Entry(body.name, node, owner)
+        # A method of some name that it calls may begin one, as `train` of a model does not.
+        own = int(body.facts.effects)
+        yield Entry(body.name, node, owner, evaluates=not own & _START and _evaluates(index, body, own))
     # Where no backward begins, what requires grad only goes wrong by being changed in place while autograd records.
     elif effects & _REQUIRE and effects & _CHANGE:
         if not (id(body) in index.calls.called and _only_unrecorded(source, node.name)):

@@ -444,7 +444,8 @@ class Exploration:
 
     def _note_calls(self, run: Run) -> None:
         start = self.entry.span(self.source.path) if self.entry is not None else None
-        self.found.calls |= {Called(function, on, start, at) for function, on, at in run.world.calls.recorded}
+        whole = not run.cut_short
+        self.found.calls |= {Called(function, on, start, at, whole) for function, on, at in run.world.calls.recorded}
         self.called |= run.world.calls.called
         self._modules = run.machine.modules
 

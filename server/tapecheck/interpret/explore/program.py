@@ -85,7 +85,7 @@ def interpret(
                 if entry.name in called:
                     continue
                 if entry.evaluates:
-                    named = _may_be_named(entry, callers, past, most)
+                    named = _may_be_unrecorded(entry, callers, past, most)
                     result.named[entry.node.name, entry.owner is not None] = named
                     if named and entry.only_uncalled:
                         continue
@@ -111,11 +111,11 @@ def interpret(
     return result
 
 
-def _may_be_named(entry: Entry, callers: Callers, past: _Past, most: int) -> bool:
+def _may_be_unrecorded(entry: Entry, callers: Callers, past: _Past, most: int) -> bool:
     """Return whether another file may name a function; it is known of one that was started since none does."""
     if past.find(replace(entry, uncalled=True), most) is not None:
         return False
-    return callers.may_name(entry.node.name, method=entry.owner is not None)
+    return callers.may_be_unrecorded(entry.node.name, method=entry.owner is not None)
 
 
 @dataclass(slots=True)

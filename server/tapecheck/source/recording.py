@@ -1,0 +1,188 @@
+"""Whether those who call a function may have switched recording off, by the texts of a project's files alone."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from tapecheck.source.nodes import children, id_of, last_name, of_kind
+from tapecheck.source.text import Source
+
+SWITCHES = frozenset(("no_grad", "inference_mode", "set_grad_enabled", "enable_grad"))
+"""Names by which a program switches recording on and off."""
+_MOST_NAMES = 40
+"""Functions whose callers are looked for, one leading to the next."""
+_PLAIN_DECORATORS = frozenset(("abstractmethod", "classmethod", "staticmethod"))
+_PLAIN_BASES = frozenset(("ABC", "Module", "object"))
+"""Base classes that call no method of a class by a name of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where something stands: the innermost function and its class, if any. `open` says that what runs there may not
+    run as its caller does: in a block of a context manager, under a decorator, in a lambda or a generator.
+    """
+
+    function: str = ""
+    owner: str = ""
+    open: bool = False
+
+
+@dataclass(slots=True)
+class _Names:
+    """What a file says of names: the places that call each, those that name it otherwise, its classes' bases, and what
+    is imported, each name with the last part of its module's.
+    """
+
+    calls: dict[str, list[_Place]] = field(default_factory=lambda: defaultdict(list))
+    named: set[str] = field(default_factory=set)
+    texts: set[str] = field(default_factory=set)
+    bases: dict[str, list[ast.expr]] = field(default_factory=lambda: defaultdict(list))
+    imported: dict[str, str] = field(default_factory=dict)
+    generators: set[str] = field(default_factory=set)
+
+
+def may_be_unrecorded(
+    name: str,
+    files: Iterable[str],
+    source_of: Callable[[str], Source | None],
+    words_of: Callable[[str], Iterable[str]],
+) -> bool:
+    """Return whether a function may be called where recording is off: by one of some files, which are all that can come
+    to it, or by code that one of them hands it to.
+
+    Each place that names it has to be a call that runs as its function does, and the same has to hold for this one.
+    """
+    words = {file: words_of(file) for file in files}
+    if any("set_grad_enabled" in one for one in words.values()):
+        # It switches for whatever runs next.
+        return True
+    by_text = any("getattr" in one for one in words.values())
+    texts = _Texts(words, source_of)
+    asked, waiting = {name}, [name]
+    while waiting:
+        current = waiting.pop()
+        for file, names in texts.naming(current):
+            if names is None or current in names.named or current in names.generators:
+                return True
+            if by_text and current in names.texts:
+                return True
+            for place in names.calls.get(current, ()):
+                above = texts.above(place, file)
+                if above is None or len(asked) > _MOST_NAMES:
+                    return True
+                if above and above not in asked:
+                    asked.add(above)
+                    waiting.append(above)
+    return False
+
+
+@dataclass(slots=True)
+class _Texts:
+    """Some files, with what they say of names."""
+
+    words: Mapping[str, Iterable[str]]
+    source_of: Callable[[str], Source | None]
+
+    def naming(self, name: str) -> Iterator[tuple[str, _Names | None]]:
+        """Yield the files that hold a name; None where a part that does not parse may name it."""
+        for file in (file for file, words in self.words.items() if name in words):
+            source = self.source_of(file)
+            if source is None or any(name in source.lines[number - 1] for number in source.blanked):
+                yield file, None
+            else:
+                yield file, source.notes.of(source.tree, _names)
+
+    def above(self, place: _Place, file: str) -> str | None:
+        """Return the name by which the function around a place is called, empty where there is none; None where it may
+        be called in a way that nobody sees, or need not run as its caller does.
+        """
+        if place.open or (place.owner and not self._is_plain(place.owner, file, frozenset())):
+            return None
+        if place.function == "__init__":
+            return place.owner or None
+        return None if place.function.startswith("__") or place.function == "forward" else place.function
+
+    def _is_plain(self, owner: str, file: str, derived: frozenset[tuple[str, str]]) -> bool:
+        """Return whether all that a class derives from is written in these files, or calls no method by itself."""
+        names = dict(self.naming(owner)).get(file)
+        if names is None or owner not in names.bases or (file, owner) in derived:
+            return False
+        for base in names.bases[owner]:
+            if last_name(base) in _PLAIN_BASES:
+                continue
+            home = self._home(id_of(base), file, names)
+            if home is None or not self._is_plain(id_of(base), home, derived | {(file, owner)}):
+                return False
+        return True
+
+    def _home(self, base: str, file: str, names: _Names) -> str | None:
+        """Return the file that a class comes from which another one names, None where it is none of these."""
+        if base in names.bases:
+            return file
+        module = names.imported.get(base)
+        found = [one for one in self.words if module is not None and module in (Path(one).stem, Path(one).parent.name)]
+        defining = [one for one in found if base in self.words[one]]
+        return next(
+            (one for one, other in self.naming(base) if one in defining and other and base in other.bases), None
+        )
+
+
+def _names(tree: ast.Module) -> _Names:
+    found = _Names()
+    waiting: list[tuple[ast.AST, _Place]] = [(tree, _Place())]
+    while waiting:
+        node, place = waiting.pop()
+        inner = place
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                inner = _within_function(node, place, found)
+                waiting += ((one, place) for one in node.decorator_list)
+            case ast.Lambda():
+                inner = replace(place, open=True)
+            case ast.With() | ast.AsyncWith():
+                inner = replace(place, open=place.open or not all(_is_harmless(one.context_expr) for one in node.items))
+            case ast.ClassDef(name=name):
+                inner = _Place(owner=name, open=place.open or bool(node.decorator_list and place.function))
+                found.bases[name] += node.bases
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
+                found.calls[name].append(place)
+                waiting += ((one, place) for one in _of_call(node))
+                continue
+            case ast.Name(id=name) | ast.Attribute(attr=name):
+                found.named.add(name)
+            case ast.Constant(value=str(text)):
+                found.texts.add(text.rpartition(".")[2].rpartition(":")[2])
+            case ast.ImportFrom(names=names):
+                found.imported.update((one.asname or one.name, (node.module or "").split(".")[-1]) for one in names)
+                found.named |= {one.name for one in names if one.asname and one.asname != one.name}
+        waiting += ((one, inner) for one in children(node))
+    return found
+
+
+def _within_function(node: ast.FunctionDef | ast.AsyncFunctionDef, place: _Place, found: _Names) -> _Place:
+    yields = any(isinstance(one, ast.Yield | ast.YieldFrom) for one in of_kind(node, ast.expr))
+    if yields:
+        found.generators.add(node.name)
+    decorated = any(last_name(one) not in _PLAIN_DECORATORS for one in node.decorator_list)
+    is_open = place.open or yields or decorated or isinstance(node, ast.AsyncFunctionDef)
+    # What a function defines within itself may be called by whoever gets it.
+    return _Place(node.name, "" if place.function else place.owner, is_open)
+
+
+def _of_call(call: ast.Call) -> list[ast.AST]:
+    """Return what stands in a call but for the name that it calls."""
+    return [*([call.func.value] if isinstance(call.func, ast.Attribute) else []), *call.args, *call.keywords]
+
+
+def _is_harmless(context: ast.expr) -> bool:
+    """Return whether a context manager leaves recording as it is: a file, or one of torch's own but its switches."""
+    if not isinstance(context, ast.Call):
+        return False
+    root = context.func
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    return last_name(root) in ("open", "torch") and last_name(context.func) not in SWITCHES

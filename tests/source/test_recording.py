@@ -1,0 +1,180 @@
+"""Who may call a function where recording is off: what PyTorch shows to be off, the texts of the files must allow."""
+
+from __future__ import annotations
+
+import itertools
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+from tapecheck.source.callers import Callers
+from tapecheck.source.project import Setup
+
+_LIBRARY = """
+SEEN = []
+
+
+def evaluate(model):
+    import torch
+    SEEN.append(torch.is_grad_enabled())
+    return model
+"""
+_CALLS = {
+    "call": "evaluate(1)",
+    "alias": "checked = evaluate\nchecked(1)",
+    "renamed": "from library import evaluate as checked\nchecked(1)",
+    "attribute": "import library\nlibrary.evaluate(1)",
+    "text": "import library\ngetattr(library, 'evaluate')(1)",
+    "table": "TABLE = {'one': evaluate}\nTABLE['one'](1)",
+    "partial": "functools.partial(evaluate, 1)()",
+    "mapped": "list(map(evaluate, [1]))",
+    "default": "(lambda run=evaluate: run(1))()",
+    "nested": "def inner():\n    return evaluate(1)\n\ninner()",
+    "later": "def gather():\n    yield evaluate(1)\n\nlist(gather())",
+    "lambda": "late = lambda: evaluate(1)\nlate()",
+    "method": "class One:\n    def run(self):\n        return evaluate(1)\n\nOne().run()",
+    "made": "class One:\n    def __init__(self):\n        self.found = evaluate(1)\n\nOne()",
+    "operator": "class One:\n    def __add__(self, other):\n        return evaluate(other)\n\nOne() + 1",
+    "property": "class One:\n    @property\n    def found(self):\n        return evaluate(1)\n\nOne().found",
+    "inherited": (
+        "class Base:\n    def go(self):\n        return self.run()\n\n"
+        "class One(Base):\n    def run(self):\n        return evaluate(1)\n\nOne().go()"
+    ),
+}
+"""The body of a function `work` that calls."""
+_OFF = {
+    "on": "work()",
+    "block": "with torch.no_grad():\n    work()",
+    "inference": "with torch.inference_mode():\n    work()",
+    "kept": "off = torch.no_grad()\nwith off:\n    work()",
+    "switch": "torch.set_grad_enabled(False)\nwork()",
+    "own context": "with quiet():\n    work()",
+    "stack": "with contextlib.ExitStack() as stack:\n    stack.enter_context(torch.no_grad())\n    work()",
+    "decorated": "torch.no_grad()(work)()",
+    "handed": "quietly(work)",
+    "within": "def outer():\n    with torch.no_grad():\n        work()\n\nouter()",
+    "decorator": "@torch.no_grad()\ndef outer():\n    work()\n\nouter()",
+    "class": "class Outer:\n    def __enter__(self):\n        torch.set_grad_enabled(False)\n\n"
+    "    def __exit__(self, *parts):\n        torch.set_grad_enabled(True)\n\nwith Outer():\n    work()",
+    "other mode": "with torch.enable_grad():\n    work()",
+    "profiler": "with open(os.devnull) as sink:\n    work()",
+}
+_STEPS = """
+import functools
+from library import evaluate
+
+
+def work():
+{call}
+"""
+_HELPERS = """
+import contextlib
+import torch
+
+
+@contextlib.contextmanager
+def quiet():
+    with torch.no_grad():
+        yield
+
+
+def quietly(run):
+    with torch.no_grad():
+        return run()
+"""
+_MAIN = """
+import contextlib
+import os
+import torch
+from helpers import quiet, quietly
+from steps import work
+
+{off}
+"""
+_SWITCHED_OFF = _OFF.keys() - {"on", "profiler", "other mode"}
+_SEEN_THROUGH = ("call", "attribute", "method", "made", "inherited")
+
+
+def _laid_out(folder: Path, call: str, off: str) -> Callers:
+    body = "\n".join(f"    {line}" if line else "" for line in _CALLS[call].splitlines())
+    files = {
+        "pyproject.toml": "", "library.py": _LIBRARY, "helpers.py": _HELPERS,
+        "steps.py": _STEPS.format(call=body), "main.py": _MAIN.format(off=_OFF[off]),
+    }  # fmt: skip
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    path = str(folder / "library.py")
+    return Callers(Setup().project_of(path), {})
+
+
+def _recorded(folder: Path) -> list[bool]:
+    """Run the project and return whether recording was on at each call."""
+    torch = pytest.importorskip("torch")
+    sys.path.insert(0, str(folder))
+    try:
+        runpy.run_path(str(folder / "main.py"))
+        seen: list[bool] = sys.modules["library"].SEEN
+        return seen
+    finally:
+        torch.set_grad_enabled(True)
+        sys.path.remove(str(folder))
+        for name in ("library", "steps", "helpers"):
+            sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize(("call", "off"), [*itertools.product(_CALLS, _OFF)])
+def test_nothing_is_taken_for_recorded_that_is_not(call: str, off: str, tmp_path: Path) -> None:
+    callers = _laid_out(tmp_path, call, off)
+    unrecorded = callers.may_be_unrecorded("evaluate", method=False)
+    if off in _SWITCHED_OFF:
+        assert unrecorded
+    elif call in _SEEN_THROUGH and off in ("on", "profiler"):
+        assert not unrecorded
+    seen = _recorded(tmp_path)
+    assert len(seen) == 1
+    assert unrecorded or seen == [True]
+
+
+@pytest.mark.parametrize("call", _SEEN_THROUGH)
+def test_a_method_that_a_base_out_of_sight_may_call_is_not_seen_through(call: str, tmp_path: Path) -> None:
+    _laid_out(tmp_path, call, "on")
+    steps = tmp_path / "steps.py"
+    text = steps.read_text().replace(
+        "def work():\n", "import hidden\n\n\nclass Task(hidden.Task):\n  def work(self):\n"
+    )
+    steps.write_text(text)
+    assert Callers(Setup().project_of(str(tmp_path / "library.py")), {}).may_be_unrecorded("evaluate", method=False)
+
+
+_BASES = {
+    "none": ("", ""), "object": ("", "(object)"), "module": ("from torch import nn", "(nn.Module)"),
+    "own": ("from helpers import Own", "(Own)"), "here": ("class Own:\n    pass\n", "(Own)"),
+    "own of own": ("from helpers import Own\n\n\nclass Inner(Own):\n    pass\n", "(Inner)"),
+    "relative": ("from .helpers import Own", "(Own)"),
+}  # fmt: skip
+_HIDDEN = {
+    "attribute": ("import hidden", "(hidden.Own)"), "name": ("from hidden import Own", "(Own)"),
+    "same name": ("from hidden import Task", "(Task)"), "computed": ("import hidden", "(hidden.base())"),
+    "below": ("from helpers import Below", "(Below)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("above", "base", "seen"), [
+    *((*one, True) for one in _BASES.values()), *((*one, False) for one in _HIDDEN.values()),
+])  # fmt: skip
+def test_a_method_is_seen_through_where_all_of_its_class_is_written(
+    above: str, base: str, seen: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "library.py").write_text(_LIBRARY)
+    (tmp_path / "helpers.py").write_text(
+        "import library\nfrom hidden import Base\n\n\nclass Own:\n    pass\n\n\nclass Below(Base):\n    pass\n"
+    )
+    (tmp_path / "main.py").write_text(
+        f"from library import evaluate\nimport helpers\n{above}\n\n\n"
+        f"class Task{base}:\n    def work(self):\n        return evaluate(1)\n\n\nTask().work()\n"
+    )
+    callers = Callers(Setup().project_of(str(tmp_path / "library.py")), {})
+    assert callers.may_be_unrecorded("evaluate", method=False) is not seen
