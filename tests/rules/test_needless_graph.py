@@ -94,10 +94,28 @@ CALLERS = {
     "nobody": ({"other.py": "def score():\n    pass\n"}, 1),
     "an importer": (
         {"run.py": "from scores import Scorer\n\n\ndef run(*args):\n    return Scorer(*args).score()\n"},
+        1,
+    ),
+    "an importer that records nothing": (
+        {
+            "run.py": "import torch\nfrom scores import Scorer\n\n\n@torch.no_grad()\ndef run(*args):\n"
+            "    return Scorer(*args).score()\n"
+        },
+        0,
+    ),
+    "an importer that hands it on": (
+        {"run.py": "import loop\nfrom scores import Scorer\n\nloop.run(Scorer(1, 2).score)\n"},
         0,
     ),
     "who is given the object": (
         {"run.py": "import loop, scores\nloop.run(scores.Scorer)\n", "loop.py": "def run(made):\n    made().score()\n"},
+        1,
+    ),
+    "who is given the object and records nothing": (
+        {
+            "run.py": "import loop, scores\nloop.run(scores.Scorer)\n",
+            "loop.py": "import torch\n\n\ndef run(made):\n    with torch.no_grad():\n        made().score()\n",
+        },
         0,
     ),
 }
@@ -970,7 +988,8 @@ def test_nobody_is_asked_who_calls_as_long_as_no_file_changes(tmp_path: Path) ->
     (tmp_path / "pyproject.toml").write_text("")
     (tmp_path / "scores.py").write_text(SCORE)
     memory, counts = Memory(), []
-    for text, changed in (("", False), ("import scores\nscores.Scorer(1, 2).score()\n", False), (None, True)):
+    called = "import torch, scores\nwith torch.no_grad():\n    scores.Scorer(1, 2).score()\n"
+    for text, changed in (("", False), (called, False), (None, True)):
         if text is not None:
             (tmp_path / "run.py").write_text(text)
         memory.starts.state += changed

@@ -288,7 +288,7 @@ def _rests_on(rule: Rule, finding: Finding, readings: Iterable[Reading]) -> Iter
         cause = _Cause(rule, reading, lines, _chain(reading, lines), end, built, begin, late)
         for position, event in reading.assumed:
             touches = cause.touched_by(event, position)
-            if touches and event.kind == "effect" and rule.spares(finding, reading, event, position):
+            if touches and _is_spared(rule, finding, reading, event, position):
                 touches = False
             if touches is not None:
                 # Lines move: what is kept of a tape names none.
@@ -296,6 +296,12 @@ def _rests_on(rule: Rule, finding: Finding, readings: Iterable[Reading]) -> Iter
                 # Of what is gone over, one element is as good as any.
                 text = _NUMBERED.sub("[...]", text)
                 yield Assumption(event.kind, event.at.span, text), touches
+
+
+def _is_spared(rule: Rule, finding: Finding, reading: Reading, event: Assumed, position: int) -> bool:
+    if event.kind == "name":
+        return rule.spares_name(finding, reading, event)
+    return event.kind == "effect" and rule.spares(finding, reading, event, position)
 
 
 @dataclass(frozen=True, slots=True)

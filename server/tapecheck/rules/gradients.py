@@ -260,6 +260,15 @@ def has_graphs_alone(reading: Reading, event: Assumed) -> bool:
     return bool(event.about) and reading.ledger.leaves.keys().isdisjoint(event.about)
 
 
+def lists_parameters(reading: Reading, event: Assumed) -> bool:
+    """Return whether a method of hidden code is taken for one that lists parameters, and an optimizer of torch's takes
+    them for that.
+    """
+    owners = gradients_of(reading).steppable
+    leaves = (reading.ledger.leaves[leaf] for leaf in owners if leaf in reading.ledger.leaves)
+    return event.kind == "name" and any(leaf.many and leaf.at.span == event.at.span for leaf in leaves)
+
+
 def _in_place(event: GradientEvent) -> TypeGuard[GradientSet | GradientCleared]:
     """Whether a gradient is changed in place."""
     if isinstance(event, GradientSet):

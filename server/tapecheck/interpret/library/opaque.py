@@ -360,6 +360,7 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
     known = _called_by_name(torch, function, hidden, args, kwargs, node)
     if known is not NO_MODEL:
         return known
+    _may_clear(torch, function, whole, node)
     _meet(torch, function, node)
     computed = _computed(torch, function, given, args, kwargs, more, node)
     computed.origin = computed.origin._replace(called=function)
@@ -404,6 +405,15 @@ def _called_by_name(torch: Torch, function: Unknown, hidden: bool, args: Args, k
     if hidden and known is not NO_MODEL:
         _by_name(torch, function, node)
     return known
+
+
+def _may_clear(torch: Torch, function: Unknown, model: Unknown, node: ast.AST) -> None:
+    """Note that a method of a model's own, called for its effect alone, may do something to the model's gradients."""
+    leaf = model.kept.leaf
+    if function is model or leaf is None or leaf.node is None or not torch.world.position.is_discarded(node):
+        return
+    if torch.world.writer.ledger.traversals:
+        torch.world.assumptions.note("name", f"`{function.name}` does what its name says", node, (leaf.node,))
 
 
 def _is_pure(name: str, args: Args, kwargs: Kwargs) -> bool:

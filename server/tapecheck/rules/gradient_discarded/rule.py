@@ -11,7 +11,15 @@ from tapecheck.rules.certainty import rest_on
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.gradient_discarded.facts import GradientDiscardedFacts
 from tapecheck.rules.gradient_discarded.unstepped import Unstepped, unstepped
-from tapecheck.rules.gradients import Gradients, Moment, gradients_of, has_graphs_alone, looked_at, name_of
+from tapecheck.rules.gradients import (
+    Gradients,
+    Moment,
+    gradients_of,
+    has_graphs_alone,
+    lists_parameters,
+    looked_at,
+    name_of,
+)
 from tapecheck.rules.path import undisputed
 from tapecheck.rules.reading import LoopRun, Reading, Run, remembered
 from tapecheck.rules.rule import Rule
@@ -41,6 +49,9 @@ class GradientDiscarded(Rule):
 
     def spares(self, finding: Finding, reading: Reading, event: Assumed, position: int) -> bool:
         return has_graphs_alone(reading, event)
+
+    def spares_name(self, finding: Finding, reading: Reading, event: Assumed) -> bool:
+        return has_graphs_alone(reading, event) or lists_parameters(reading, event)
 
     def _finding(self, story: _Story, lost: _Lost) -> Finding:
         reading, run, cleared, step = lost.reading, lost.run, lost.cleared, lost.step

@@ -8,7 +8,14 @@ from dataclasses import dataclass, field
 
 from tapecheck.rules.certainty import rest_on
 from tapecheck.rules.finding import Finding, Label
-from tapecheck.rules.gradients import Gradients, Moment, gradients_of, has_graphs_alone, name_of
+from tapecheck.rules.gradients import (
+    Gradients,
+    Moment,
+    gradients_of,
+    has_graphs_alone,
+    lists_parameters,
+    name_of,
+)
 from tapecheck.rules.path import undisputed
 from tapecheck.rules.reading import Reading, Run, remembered
 from tapecheck.rules.rule import Rule
@@ -43,6 +50,9 @@ class StaleGradient(Rule):
 
     def spares(self, finding: Finding, reading: Reading, event: Assumed, position: int) -> bool:
         return has_graphs_alone(reading, event)
+
+    def spares_name(self, finding: Finding, reading: Reading, event: Assumed) -> bool:
+        return has_graphs_alone(reading, event) or lists_parameters(reading, event)
 
     def _finding(self, story: _Story) -> Finding:
         reading, run = story.reading, story.run

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 
 from tapecheck.rules.facts import Lacking
 from tapecheck.rules.finding import Finding, Label, Severity
-from tapecheck.rules.gradients import Gradients, Identity, gradients_of, identity, looked_at
+from tapecheck.rules.gradients import (
+    Gradients,
+    Identity,
+    gradients_of,
+    identity,
+    lists_parameters,
+    looked_at,
+)
 from tapecheck.rules.path import undisputed
 from tapecheck.rules.reading import (
     MERGES,
@@ -26,7 +33,7 @@ from tapecheck.rules.rule import Rule
 from tapecheck.rules.term_without_effect.facts import TermWithoutEffectFacts
 from tapecheck.rules.untrained_parameter.rule import forgotten
 from tapecheck.rules.words import called_from, cut_advice, cut_words, headline, parameters_text
-from tapecheck.tape import Cut, Fact, GradientRead, Leaf, Node, Site, Span, either
+from tapecheck.tape import Assumed, Cut, Fact, GradientRead, Leaf, Node, Site, Span, either
 
 _FACTORS = frozenset(("mul", "div", "neg"))
 _SAID = frozenset(("detach", "data"))
@@ -53,6 +60,11 @@ class TermWithoutEffect(Rule):
         found = [self._finding(*shown) for shown in left if not _told_as_left_out(*shown, told)]
         late = undisputed(itertools.chain.from_iterable(map(_merged, readings)))
         return found + [self._too_late(one) for one in late.values()]
+
+    def spares_name(self, finding: Finding, reading: Reading, event: Assumed) -> bool:
+        constant = isinstance(finding.facts, TermWithoutEffectFacts) and finding.facts.constant
+        # Whatever a method computes or does, what was cut off behind it has no graph.
+        return constant or lists_parameters(reading, event)
 
     def _too_late(self, late: _Late) -> Finding:
         """Return the finding about a term that is added to a loss whose backward has run."""
