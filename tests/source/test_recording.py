@@ -148,6 +148,17 @@ def test_a_method_that_a_base_out_of_sight_may_call_is_not_seen_through(call: st
     assert Callers(Setup().project_of(str(tmp_path / "library.py")), {}).may_be_unrecorded("evaluate", method=False)
 
 
+@pytest.mark.parametrize("drawn", ["found = work()\nwith torch.no_grad():\n    list(found)", "list(work())"])
+@pytest.mark.parametrize("within", ["", "def inner():\n    return work()\n\n"])
+def test_a_generator_runs_where_it_is_drawn_from(drawn: str, within: str, tmp_path: Path) -> None:
+    callers = _laid_out(tmp_path, "call", "on")
+    (tmp_path / "steps.py").write_text("from library import evaluate\n\n\ndef work():\n    yield evaluate(1)\n")
+    drawn = within + (drawn.replace("work()", "inner()") if within else drawn)
+    (tmp_path / "main.py").write_text(f"import torch\nfrom steps import work\n\n{drawn}\n")
+    assert callers.may_be_unrecorded("evaluate", method=False)
+    assert _recorded(tmp_path) == ["no_grad" not in drawn]
+
+
 _BASES = {
     "none": ("", ""), "object": ("", "(object)"), "module": ("from torch import nn", "(nn.Module)"),
     "own": ("from helpers import Own", "(Own)"), "here": ("class Own:\n    pass\n", "(Own)"),

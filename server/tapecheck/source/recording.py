@@ -60,32 +60,39 @@ def may_be_unrecorded(
     if any("set_grad_enabled" in one for one in words.values()):
         # It switches for whatever runs next.
         return True
-    by_text = any("getattr" in one for one in words.values())
-    texts = _Texts(words, source_of)
+    texts = _Texts(words, source_of, by_text=any("getattr" in one for one in words.values()))
     asked, waiting = {name}, [name]
     while waiting:
-        current = waiting.pop()
-        for file, names in texts.naming(current):
-            if names is None or current in names.named or current in names.generators:
-                return True
-            if by_text and current in names.texts:
-                return True
-            for place in names.calls.get(current, ()):
-                above = texts.above(place, file)
-                if above is None or len(asked) > _MOST_NAMES:
-                    return True
-                if above and above not in asked:
-                    asked.add(above)
-                    waiting.append(above)
+        above = texts.callers(waiting.pop())
+        if above is None or len(asked) > _MOST_NAMES:
+            return True
+        waiting += above - asked
+        asked |= above
     return False
 
 
 @dataclass(slots=True)
 class _Texts:
-    """Some files, with what they say of names."""
+    """Some files, with what they say of names; `by_text` says that a text may name a function, too."""
 
     words: Mapping[str, Iterable[str]]
     source_of: Callable[[str], Source | None]
+    by_text: bool = False
+
+    def callers(self, name: str) -> set[str] | None:
+        """Return the functions that call one, by name; None where one of them may do so in a mode of its own."""
+        found: set[str] = set()
+        for file, names in self.naming(name):
+            if names is None or name in names.named or name in names.generators:
+                return None
+            if self.by_text and name in names.texts:
+                return None
+            for place in names.calls.get(name, ()):
+                above = self.above(place, file)
+                if above is None:
+                    return None
+                found.add(above)
+        return found - {""}
 
     def naming(self, name: str) -> Iterator[tuple[str, _Names | None]]:
         """Yield the files that hold a name; None where a part that does not parse may name it."""
@@ -136,31 +143,41 @@ def _names(tree: ast.Module) -> _Names:
     waiting: list[tuple[ast.AST, _Place]] = [(tree, _Place())]
     while waiting:
         node, place = waiting.pop()
-        inner = place
-        match node:
-            case ast.FunctionDef() | ast.AsyncFunctionDef():
-                inner = _within_function(node, place, found)
-                waiting += ((one, place) for one in node.decorator_list)
-            case ast.Lambda():
-                inner = replace(place, open=True)
-            case ast.With() | ast.AsyncWith():
-                inner = replace(place, open=place.open or not all(_is_harmless(one.context_expr) for one in node.items))
-            case ast.ClassDef(name=name):
-                inner = _Place(owner=name, open=place.open or bool(node.decorator_list and place.function))
-                found.bases[name] += node.bases
-            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
-                found.calls[name].append(place)
-                waiting += ((one, place) for one in _of_call(node))
-                continue
-            case ast.Name(id=name) | ast.Attribute(attr=name):
-                found.named.add(name)
-            case ast.Constant(value=str(text)):
-                found.texts.add(text.rpartition(".")[2].rpartition(":")[2])
-            case ast.ImportFrom(names=names):
-                found.imported.update((one.asname or one.name, (node.module or "").split(".")[-1]) for one in names)
-                found.named |= {one.name for one in names if one.asname and one.asname != one.name}
-        waiting += ((one, inner) for one in children(node))
+        if isinstance(node, ast.Call) and (name := last_name(node.func)):
+            found.calls[name].append(place)
+            waiting += ((one, place) for one in _of_call(node))
+        else:
+            _note(node, found)
+            inner = _inner(node, place, found)
+            waiting += ((one, inner) for one in children(node))
     return found
+
+
+def _note(node: ast.AST, found: _Names) -> None:
+    """Note what a node names, other than to call it."""
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            found.named.add(name)
+        case ast.Constant(value=str(text)):
+            found.texts.add(text.rpartition(".")[2].rpartition(":")[2])
+        case ast.ImportFrom(names=names):
+            found.named |= {one.name for one in names if one.asname and one.asname != one.name}
+            found.imported.update((one.asname or one.name, (node.module or "").split(".")[-1]) for one in names)
+
+
+def _inner(node: ast.AST, place: _Place, found: _Names) -> _Place:
+    """Return the place of what stands in a node."""
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            return _within_function(node, place, found)
+        case ast.Lambda():
+            return replace(place, open=True)
+        case ast.With() | ast.AsyncWith() if not all(_is_harmless(one.context_expr) for one in node.items):
+            return replace(place, open=True)
+        case ast.ClassDef(name=name):
+            found.bases[name] += node.bases
+            return _Place(owner=name, open=place.open)
+    return place
 
 
 def _within_function(node: ast.FunctionDef | ast.AsyncFunctionDef, place: _Place, found: _Names) -> _Place:
