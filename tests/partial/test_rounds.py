@@ -7,6 +7,8 @@ come to without an error.
 from __future__ import annotations
 
 import itertools
+import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -150,3 +152,75 @@ def test_nothing_is_certain_that_some_answers_pass(step: str, tmp_path: Path) ->
 def test_what_each_round_does_is_certain(asked: str) -> None:
     text = _program(asked, "one before the loop").replace("if " + ASKED[asked][1], "if len(answers) >= 0")
     assert _sure_lines(text) == {len(text.splitlines())}
+
+
+WHILES = {
+    "a call": ("", "hidden.more()", ""),
+    "what a call gave": ("more = hidden.more()\n", "more", "    more = hidden.more()\n"),
+    "no call": ("", "not hidden.done()", ""),
+    "a flag": ("done = False\n", "not done", "    done = hidden.done()\n"),
+    "a part of what a call gives": ("done = False\n", "not done", "    _, done = hidden.step()\n"),
+    "an attribute": ("state = hidden.State()\n", "not state.done", "    state.step()\n"),
+    "both": ("", "hidden.more() and hidden.more()", ""),
+    "not both": ("", "not (hidden.done() and hidden.done())", ""),
+    "either": ("", "hidden.more() or hidden.more()", ""),
+    "beside a count": ("n = 0\n", "n < 9 and hidden.more()", "    n += 1\n"),
+    "a number": ("", "hidden.left() > 0", ""),
+    "a length": ("rows = hidden.rows()\n", "len(rows)", "    rows.pop()\n"),
+    "a queue": ("rows = hidden.rows()\n", "rows", "    rows.pop()\n"),
+    "none": ("", "hidden.item() is not None", ""),
+    "assigned": ("", "(item := hidden.item()) is not None", ""),
+    "left by a break": ("", "True", "    if hidden.done():\n        break\n"),
+    "left by a return": ("", "True", "    if not hidden.more():\n        raise SystemExit\n"),
+}
+PLAIN = {
+    "counted": ("n = 0\n", "n < hidden.many", "    n += 1\n"),
+    "counted to a number": ("n = 0\n", "n < 3", "    n += 1\n"),
+    "endless": ("", "True", ""),
+}
+ROUNDS = {
+    "one graph": "loss = (w * w).sum()\n{before}while {test}:\n    loss.backward()\n{after}",
+    "a chain": "h = w * 2\n{before}while {test}:\n    h = h * w\n    h.sum().backward()\n{after}",
+    "a function": (
+        "loss = (w * w).sum()\n\n\ndef train():\n    loss.backward()\n\n\n{before}while {test}:\n    train()\n{after}"
+    ),
+    "a change": (
+        "h = w * 2\nloss = (h * h).sum()\n{before}while {test}:\n    loss.backward(retain_graph=True)\n"
+        "    h.data_ptr()\n    h.mul_(2)\n{after}"
+    ),
+}
+
+
+def _hidden() -> types.ModuleType:
+    """Return a module whose answers lead through a loop once."""
+    module = types.ModuleType("hidden")
+    answers = iter([True])
+    module.more = lambda: next(answers, False)  # type: ignore[attr-defined]
+    module.done = lambda: True  # type: ignore[attr-defined]
+    module.step = lambda: (0, True)  # type: ignore[attr-defined]
+    module.left = lambda: int(next(answers, False))  # type: ignore[attr-defined]
+    module.rows = lambda: [1]  # type: ignore[attr-defined]
+    module.item = lambda: next(answers, None)  # type: ignore[attr-defined]
+    module.many = 3  # type: ignore[attr-defined]
+    module.State = type("State", (), {"done": False, "step": lambda self: setattr(self, "done", True)})  # type: ignore[attr-defined]
+    return module
+
+
+@pytest.mark.parametrize("rounds", ROUNDS)
+def test_a_loop_that_code_not_visible_ends_may_go_round_once(rounds: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    told = []
+    for before, test, after in (*WHILES.values(), *PLAIN.values()):
+        body = ROUNDS[rounds].format(before=before, test=test, after=after)
+        text = f"import hidden\nimport torch\n\nw = torch.ones(3, requires_grad=True)\n{body}"
+        sure = _sure_lines(text)
+        monkeypatch.setitem(sys.modules, "hidden", _hidden())
+        try:
+            exec(compile(text, "program.py", "exec"), {})
+        except RuntimeError:
+            told.append(bool(sure))
+        except SystemExit:
+            assert not sure, text
+        else:
+            assert not sure, text
+    assert told.count(True) >= len(PLAIN)

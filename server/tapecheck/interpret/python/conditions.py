@@ -186,7 +186,7 @@ def _decided(machine: Engine, expression: ast.expr, value: Value, env: Env, node
     if deep and isinstance(node, ast.If):
         default = not _recurses(node, machine.world.position.frames[-1].function.rpartition(".")[2])
     text = machine.world.position.notes.of(expression, syntax.text_of)
-    counted = _asks_a_count(machine, expression, env)
+    counted = asks_a_count(machine, expression, env)
     origins = unknowns.origins(unknowns.asked(value))
     if not choices.counts_by_options and type(node) is ast.If:
         by_option = unknowns.counts_by_option(origins) or (counted and bool(_options(machine, expression, env)))
@@ -208,7 +208,7 @@ def _unlike_zero(remainder: ast.BinOp) -> ast.Compare:
 
 def _keep_defaults(machine: Engine, expression: ast.expr, env: Env) -> None:
     """Settle the options that a test compares with what a loop counts, in a path that keeps their defaults."""
-    if machine.world.choices.policy.by_default and _asks_a_count(machine, expression, env):
+    if machine.world.choices.policy.by_default and asks_a_count(machine, expression, env):
         for side, option in _options(machine, expression, env):
             unknowns.keep_default(machine.world, option, side)
 
@@ -255,7 +255,7 @@ def _counted(machine: Engine, expression: ast.expr) -> bool:
     return False
 
 
-def _asks_a_count(machine: Engine, expression: ast.expr, env: Env) -> bool:
+def asks_a_count(machine: Engine, expression: ast.expr, env: Env) -> bool:
     """Whether a test puts in order, or holds equal, what a loop has counted up: `count >= every`."""
     counted = machine.world.comparisons.counted
     if (

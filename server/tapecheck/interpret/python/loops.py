@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.objects import carry, repeats, syntax
-from tapecheck.interpret.python import guards
+from tapecheck.interpret.objects import carry, repeats, syntax, unknowns
+from tapecheck.interpret.python import conditions, guards
 from tapecheck.interpret.state import Count, Guard, LoopKey, World
 from tapecheck.interpret.values import (
     OPEN,
@@ -154,6 +154,8 @@ class _Loop:
         """What the condition of a `while` compares."""
         self.hangs_on: Value = None
         """What nobody knows of the condition of a `while`."""
+        self.hidden = False
+        """Whether code that is not visible says whether a `while` goes on, and nothing that it counts."""
         self.reached: list[int] = []
         """The guards that it was taken on to."""
         self.started = (0, 0)
@@ -270,6 +272,12 @@ class _Loop:
             text = f"`{syntax.text_of(place)}` {f'holds {index} times' if held else f'has more than {index} elements'}"
             self.world.assumptions.enter(self, "length", text, place)
 
+    def goes_round_again(self, test: ast.expr) -> None:
+        """Note, before its second iteration, that a `while` has more than one where code that is not visible says so."""
+        if self.hidden and self.done == 1:
+            text = f"`{syntax.text_of(test)}` holds 2 times"
+            self.world.assumptions.enter(self.rounds, "length", text, test)
+
     def finds(self, stream: Stream, place: ast.expr) -> None:
         """Note, once, that there are elements where a condition that nobody knows picked them."""
         if not self.over.picked and stream.rest() & PICKED:
@@ -330,7 +338,8 @@ class _Loop:
         that there is something which it has not come to, `length` how many iterations it has.
         """
         machine, world = self.machine, self.world
-        world.assumptions.leave(self)
+        for block in (self.rounds, self):
+            world.assumptions.leave(block)
         if settled:
             self.perhaps_freezes()
         if not self.outside:
@@ -616,6 +625,7 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
             break
         if answer is None and by_default is False:
             loop.beyond("false", node.test)
+        loop.goes_round_again(node.test)
         loop.look()
         loop.begin()
         signal = yield from _body(machine, node, leaving, env)
@@ -752,6 +762,8 @@ def _truth(loop: _Loop, test: ast.expr, env: Env) -> _Truth:
         answer = machine.known_truth(value)
         if answer is None:
             loop.hangs_on = value
+            counted = conditions.asks_a_count(machine, test, env)
+            loop.hidden = loop.hidden or (loop.done == 1 and not counted and unknowns.hidden(machine, value))
         return answer, behaviour(value).by_default() if answer is None else answer
     wanted = isinstance(test.op, ast.Or)
     answers: list[_Truth] = []
