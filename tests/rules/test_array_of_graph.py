@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import random
+import sys
+import types
 import warnings
 
 import pytest
@@ -128,3 +130,44 @@ def test_nothing_is_certain_where_hidden_code_may_keep_it_from_raising(hidden: s
     text = f"import hidden\nimport torch\nt = torch.ones(3, requires_grad=True) * 2\n{hidden}\n{last}"
     found = [one for one in check(from_text(text, "run.py")).findings if one.code == "TAPE106"]
     assert not [one for one in found if one.certain], text
+
+
+SET_UP = {
+    "call": "hidden.setup()",
+    "imported": "from hidden import setup\nsetup()",
+    "method": "hidden.Config().apply()",
+    "method of an object": "config = hidden.Config()\nconfig.apply()",
+    "in a function": "def prepare():\n    hidden.setup()\n\n\nprepare()",
+    "in a loop": "for _ in range(2):\n    hidden.setup()",
+    "after it": "w = net(x).sum()\nhidden.setup()",
+    "before a backward": "hidden.setup()\nnet(x).sum().backward()",
+    "nothing": "",
+}
+LOOKED_AT = ("net(x).numpy()", "net.bias.numpy()", "np.sqrt(net(x))", "np.stack([net(x), net(x)])")
+
+
+@pytest.mark.parametrize("made", SET_UP)
+def test_code_that_is_not_visible_may_switch_recording_off(made: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it is called for what it does: a certain finding is one that no such code prevents."""
+    for use in LOOKED_AT:
+        text = (
+            "import hidden\nimport numpy as np\nimport torch\nfrom torch import nn\n\n"
+            f"net, x = nn.Linear(3, 3), torch.ones(2, 3)\n{SET_UP[made]}\n{use}\n"
+        )
+        sure = [one.code for one in check(from_text(text, "program.py")).findings if one.certain]
+        goes_on = []
+        for recording in (True, False):
+            module = types.ModuleType("hidden")
+            module.setup = lambda on=recording: torch.set_grad_enabled(on)  # type: ignore[attr-defined]
+            apply = {"apply": lambda self, on=recording: torch.set_grad_enabled(on)}
+            module.Config = type("Config", (), apply)  # type: ignore[attr-defined]
+            monkeypatch.setitem(sys.modules, "hidden", module)
+            with torch.enable_grad():
+                try:
+                    exec(compile(text, "program.py", "exec"), {})
+                except RuntimeError as error:
+                    goes_on.append("numpy" not in str(error) and "grad_fn" not in str(error))
+                else:
+                    goes_on.append(True)
+        assert goes_on[0] is False, text
+        assert (sure == ["TAPE106"]) is not any(goes_on), text

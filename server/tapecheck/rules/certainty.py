@@ -47,6 +47,8 @@ _OF_RECORDING: frozenset[AssumptionKind] = frozenset(("context", "decorator"))
 """What code is run in: where it switches recording off, nothing that is built there has a graph."""
 _OF_COUNTS: frozenset[AssumptionKind] = frozenset(("count", "length"))
 """How often a loop goes round."""
+_OF_ONE_RULE: frozenset[AssumptionKind] = frozenset(("mode",))
+"""What a rule asks about itself: it matters to no other."""
 _NUMBERED = re.compile(r"\[\d+\]")
 
 _CAUSES: dict[AssumptionKind, str] = {
@@ -287,6 +289,8 @@ def _rests_on(rule: Rule, finding: Finding, readings: Iterable[Reading]) -> Iter
         end = _end(rule, finding, reading, lines)
         cause = _Cause(rule, reading, lines, _chain(reading, lines), end, built, begin, late)
         for position, event in reading.assumed:
+            if event.kind in _OF_ONE_RULE:
+                continue
             touches = cause.touched_by(event, position)
             if touches and _is_spared(rule, finding, reading, event, position):
                 touches = False

@@ -273,7 +273,7 @@ class _Loop:
             self.world.assumptions.enter(self, "length", text, place)
 
     def goes_round_again(self, test: ast.expr) -> None:
-        """Note, before its second iteration, that a `while` has more than one where code that is not visible says so."""
+        """Note, before its second iteration, that a `while` has one where code that is not visible says so."""
         if self.hidden and self.done == 1:
             text = f"`{syntax.text_of(test)}` holds 2 times"
             self.world.assumptions.enter(self.rounds, "length", text, test)
