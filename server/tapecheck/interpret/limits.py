@@ -116,6 +116,10 @@ MAX_ITERATIONS = 36
 AFTER_REPEATING = 3
 """Iterations of a loop that repeats itself, though numbers that it compares outside of an `if` change, before its last.
 """
+TIMES_LEFT = 1.5
+"""How many times the work that is left the last iteration may have taken where another one is begun: that takes two
+thirds of it, since loops in it run fewer iterations.
+"""
 SHORT_LOOP = 6
 """Iterations of a loop of known length that are run to the end, as long as they do little."""
 MODEL_ITERATIONS = 1_024

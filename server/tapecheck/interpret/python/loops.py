@@ -302,16 +302,17 @@ class _Loop:
         self._stop_if_heavy()
 
     def _stop_if_heavy(self) -> None:
-        """Stop behind an iteration that took more than what is left: of the program behind the loop nothing would be
-        seen. Further ways go as far as they come: they are held against the first one.
+        """Stop behind an iteration where another may take more than what is left: of the program behind the loop
+        nothing would be seen. Further ways go as far as they come: they are held against the first one.
         """
         world, policy = self.world, self.world.choices.policy
-        if self.left - world.budget.work <= world.budget.work or policy.patterns or policy.length or policy.by_default:
+        taken, left = self.left - world.budget.work, world.budget.work
+        if taken <= left * limits.TIMES_LEFT or policy.patterns or policy.length or policy.by_default:
             return
         self.stops = True
-        head = self.head
-        where = world.position.notes.of(head, syntax.text_of)
-        world.assumptions.note("rounds", f"the other iterations of the loop over `{where}` do nothing else", head)
+        where = world.position.notes.of(self.head, syntax.text_of)
+        text = f"the other iterations of the loop over `{where}` do nothing else"
+        world.assumptions.note("rounds", text, self.head)
 
     def compare(self, *, goes_on: bool) -> None:
         """Note whether the iteration that ended repeats the one before; `goes_on` where the loop surely does."""
