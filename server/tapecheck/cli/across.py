@@ -105,7 +105,17 @@ def _leave_out(file: Checked, wrong: Callable[[Finding], bool]) -> None:
 
 
 def _leave_unrecorded(files: Sequence[Checked], projects: Projects) -> None:
-    """Take out what is said of functions that code calls only where autograd records nothing, in whichever file."""
+    """Take out what is said of functions that code calls only where autograd records nothing, in whichever file, and
+    what the programs that call them say better.
+    """
+    told = told_by_callers(files, projects)
+    for file in files:
+        if any(map(told, (*file.findings, *file.elsewhere))):
+            _take_out(file, told)
+
+
+def told_by_callers(files: Sequence[Checked], projects: Projects) -> Callable[[Finding], bool]:
+    """Return what tells the findings of functions of which those say more that call them, in some files."""
     from tapecheck.rules import RAISING
     from tapecheck.rules.starts import unrecorded
     from tapecheck.source.callers import Callers
@@ -113,10 +123,7 @@ def _leave_unrecorded(files: Sequence[Checked], projects: Projects) -> None:
     def named(function: Span) -> Collection[tuple[str, int]] | None:
         return Callers(projects.of(function.file), {}).places_of(function.line)
 
-    told = unrecorded((one for file in files for one in file.calls), RAISING, named)
-    for file in files:
-        if any(map(told, (*file.findings, *file.elsewhere))):
-            _take_out(file, told)
+    return unrecorded((one for file in files for one in file.calls), RAISING, named)
 
 
 def _surer(home: Checked, finding: Finding) -> bool:

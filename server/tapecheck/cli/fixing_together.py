@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tapecheck.check import Memory, Report, check
-from tapecheck.cli.across import is_needed, lines_needed, wanted_of
+from tapecheck.cli.across import is_needed, lines_needed, told_by_callers, wanted_of
 from tapecheck.cli.checking import CheckOptions, edit_file, edited_file, internal
 from tapecheck.cli.choosing import covers
 from tapecheck.cli.editing import Document, open_document
@@ -73,6 +73,7 @@ class Together:
         self._efforts: dict[str, Effort] = {}
         self._memory = Memory()
         self._needed = lines_needed((*files, *callers))
+        self._told = told_by_callers((*files, *callers), wanted.projects)
         self._homes = {real_path(file.path): file for file in files if not file.problems}
 
     def fix(self) -> None:
@@ -243,7 +244,7 @@ class Together:
             for finding in errors_first([*report.findings, *self._brought(report)]):
                 place = real_path(finding.span.file)
                 home = self._file(place) if place in self._homes else None
-                if home is None or is_needed(finding, self._needed):
+                if home is None or is_needed(finding, self._needed) or self._told(finding):
                     continue
                 key = key_of(finding, home.now.source())
                 if key in hopeless or not self._is_wanted(finding, home):

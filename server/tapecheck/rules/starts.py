@@ -49,7 +49,8 @@ Named = Callable[[Span], Collection[Place] | None]
 def unrecorded(calls: Iterable[Called], raising: Collection[str], named: Named) -> Callable[[Finding], bool]:
     """Return what tells the findings of functions that code calls, and only where autograd records nothing: by itself
     such a function is no program. What the rules `raising` find PyTorch raises all the same. What rests on it that a
-    function is called with recording on is told by the program that calls it so, where this was run to its end.
+    function is called with recording on is told by the program that calls it so, where this was run to its end, and so
+    are possible errors and warnings, where each call is in such a program: nobody else passes anything else.
 
     `named` gives the places where a function is named, other than to define or import it; None where nobody knows. One
     that the dry run did not come to as a call may be another call, or hand the function on.
@@ -81,8 +82,16 @@ def unrecorded(calls: Iterable[Called], raising: Collection[str], named: Named) 
         """Whether some program was run to its end that calls a function with recording on."""
         return any(one.whole and one.recording and one.at is not None for one in known.get(_place(start), ()))
 
+    def is_seen(start: Span) -> bool:
+        """Whether each call of a function is made by a program that was run to its end, with what it really passes."""
+        return is_all([one for one in known.get(_place(start), ()) if one.whole and one.start is None])
+
     def told(finding: Finding) -> bool:
-        if finding.code in raising or not finding.starts:
+        if not finding.starts:
+            return False
+        if not finding.certain and finding.severity != "info" and all(map(is_seen, finding.starts)):
+            return True
+        if finding.code in raising:
             return False
         if _by_caller(finding) and all(map(is_run, finding.starts)):
             return True
