@@ -510,10 +510,12 @@ class Exploration:
         """Note the conditions whose other answer no way came to the end of."""
         turns = self.turns
         left = (turns.begun | (self.queue.waiting - turns.dull)) - turns.done
-        untried = frozenset(left | self.queue.missed - turns.done)
+        untried = frozenset(left | self.queue.missed - turns.done | self.queue.unpassed)
         if untried:
             clearing = Clearing(self._modules)
-            keeping = frozenset(one for one in untried if not clearing.may_follow(turns.watched.get(one)))
+            keeping = frozenset(
+                one for one in untried & turns.watched.keys() if not clearing.may_follow(turns.watched[one])
+            )
             leaving = frozenset(one for one in keeping if turns.watched[one].leaves)
             for tape in self.found.tapes:
                 tape.untried, tape.keeping, tape.leaving = untried, keeping, leaving

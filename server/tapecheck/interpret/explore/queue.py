@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from tapecheck.interpret import limits
 from tapecheck.interpret.explore.stakes import Stake, Watched
 from tapecheck.interpret.explore.wanted import Wanted
-from tapecheck.interpret.explore.ways import Way, all_turned, together
+from tapecheck.interpret.explore.ways import Way, all_passed, all_turned, together
 from tapecheck.interpret.state import Place
 from tapecheck.interpret.state.choices import Asked
 
@@ -62,6 +62,13 @@ class Queue:
         """The conditions that ways which are put off answer otherwise, where a finding asks for them by now."""
         asks = self.wanted
         return {way.turned for way, why in self._deferred if way.turned and (asks.lacking or asks.turns(why))}
+
+    @property
+    def unpassed(self) -> set[Place]:
+        """The loops that no way has passed by alone, where something is said never to come: by one of them it may."""
+        if not self.wanted.claiming:
+            return set()
+        return {place for place, way in self._passing.items() if way.policy.key() not in self._tried}
 
     @property
     def most(self) -> int:
@@ -162,6 +169,8 @@ class Queue:
             self._combined = True
             for ways, most in ((self._passing, limits.MOST_PASSED_BY), (self._failing, limits.MOST_FAILING)):
                 deque(itertools.islice(filter(self.add, ways.values()), most), maxlen=0)
+            for way in all_passed(self._passing.values(), self._asked, self.by_default) if self._passing else ():
+                self.add(way)
             single = [*self._single.values(), *self._passing.values()]
             combined = itertools.chain(all_turned(self._asked, self.by_default), together(single))
             deque(itertools.islice(filter(self.add, combined), limits.MOST_TOGETHER), maxlen=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 import re
-from collections.abc import Collection, Iterator, Mapping, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 
 from tapecheck.interpret import limits
@@ -151,6 +151,16 @@ def failing_ways(way: Way, world: World) -> Iterator[Way]:
     """Yield the ways that have an exception raised which nobody has seen, where somebody catches it."""
     for place in world.choices.guarded:
         yield Way(Policy({place: (False,)}, way.policy.by_default), place, together=True)
+
+
+def all_passed(passing: Iterable[Way], asked: Mapping[Place, bool], by_default: bool) -> Iterator[Way]:
+    """Yield the way that passes by whatever some ways pass by, as where there is nothing to go over anywhere, and the
+    one that answers all conditions otherwise as well than `asked` says.
+    """
+    patterns = {place: pattern for way in passing for place, pattern in way.policy.patterns.items()}
+    turned = {place: (not answer,) for place, answer in asked.items()}
+    yield Way(Policy(patterns, by_default), together=True)
+    yield Way(Policy({**turned, **patterns}, by_default), together=True)
 
 
 def all_turned(asked: Mapping[Place, bool], by_default: bool) -> Iterator[Way]:

@@ -1,0 +1,52 @@
+"""Where hidden code says what there is to go over, there may be nothing: in one place, and in all of them."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from tapecheck.check import check
+from tapecheck.source import from_text
+
+SOURCES = {
+    "loop": "v{n} = []\nfor z in load{n}():\n    v{n}.append(z)\n",
+    "comprehension": "v{n} = [z for z in load{n}()]\n",
+    "list": "v{n} = list(load{n}())\n",
+    "condition": "v{n} = [{n}] if ask{n}() else []\n",
+}
+FAULTS = {
+    "TAPE301": "loss = (w * w).sum()\nloss.backward(retain_graph=True)\nif {asked}:\n    loss.backward()\n",
+    "TAPE103": "total = torch.ones(2).sum()\nif {asked}:\n    total = (w * w).sum()\ntotal.backward()\n",
+    "TAPE404": (
+        "net = torch.nn.Linear(2, 1)\nopt = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+        "net(torch.ones(2)).sum().backward()\nif {asked}:\n    opt.step()\nopt.zero_grad()\n"
+    ),
+}
+
+
+def _certain(made: list[str], fault: str, asked: str) -> list[str]:
+    head = "import torch\nimport hidden\nfrom hidden import *\n\nw = torch.ones(2, requires_grad=True)\n"
+    names = [name for number in range(len(made)) for name in (f"load{number}", f"ask{number}")]
+    head = head.replace("from hidden import *", f"from hidden import {', '.join(names)}")
+    text = head + "".join(one.format(n=number) for number, one in enumerate(made)) + FAULTS[fault].format(asked=asked)
+    return [finding.code for finding in check(from_text(text, "train.py")).findings if finding.certain]
+
+
+@pytest.mark.parametrize(("source", "fault"), [*product(SOURCES, FAULTS)])
+def test_many_places_may_have_nothing(source: str, fault: str) -> None:
+    for count in (2, 4, 12):
+        made = [SOURCES[source]] * count
+        for asked in (f"not v{count - 1}", " and ".join(f"not v{number}" for number in range(count))):
+            assert fault not in _certain(made, fault, asked), (count, asked)
+
+
+@pytest.mark.parametrize(("one", "other", "fault"), [*product(SOURCES, SOURCES, FAULTS)])
+def test_places_of_several_kinds_may_have_nothing_together(one: str, other: str, fault: str) -> None:
+    made = [SOURCES[one], SOURCES[other], SOURCES["condition"], SOURCES["loop"]]
+    assert fault not in _certain(made, fault, "not v0 and not v1 and not v2 and not v3")
+
+
+@pytest.mark.parametrize("fault", ["TAPE103", "TAPE301"])
+def test_where_nothing_hangs_on_them_it_is_certain(fault: str) -> None:
+    assert fault in _certain([SOURCES["loop"], SOURCES["comprehension"]], fault, "False")
