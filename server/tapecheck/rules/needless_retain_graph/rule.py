@@ -28,6 +28,7 @@ class NeedlessRetainGraph(Rule):
     severity = "info"
     needless = True
     of_absence = True
+    needs = frozenset(("rounds",))
     summary = "retain_graph=True where no later backward runs through this graph"
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:

@@ -49,7 +49,7 @@ class TermWithoutEffect(Rule):
     severity = "warning"
     severities = ("warning", "info")
     of_absence = True
-    needs = frozenset(("base", "name"))
+    needs = frozenset(("base", "name", "rounds"))
     summary = "A term of a loss reaches no parameter that its step trains"
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
