@@ -13,6 +13,12 @@ from tapecheck.source.text import Source
 
 SWITCHES = frozenset(("no_grad", "inference_mode", "set_grad_enabled", "enable_grad"))
 """Names by which a program switches recording on and off."""
+_UNSEEN = frozenset((
+    "set_grad_enabled", "_set_grad_enabled", "__enter__", "enter_context", "enter_async_context", "exec",
+))  # fmt: skip
+"""Words by which a program switches recording off for whatever runs next, or runs a text."""
+_BY_TEXT = frozenset(("getattr", "vars", "globals", "locals", "__dict__", "attrgetter", "methodcaller"))
+"""Words by which a program takes a function by the text of its name."""
 _MOST_NAMES = 40
 """Functions whose callers are looked for, one leading to the next."""
 _PLAIN_DECORATORS = frozenset(("abstractmethod", "classmethod", "staticmethod"))
@@ -57,10 +63,9 @@ def may_be_unrecorded(
     Each place that names it has to be a call that runs as its function does, and the same has to hold for this one.
     """
     words = {file: words_of(file) for file in files}
-    if any("set_grad_enabled" in one for one in words.values()):
-        # It switches for whatever runs next.
+    if any(not _UNSEEN.isdisjoint(one) for one in words.values()):
         return True
-    texts = _Texts(words, source_of, by_text=any("getattr" in one for one in words.values()))
+    texts = _Texts(words, source_of, by_text=any(not _BY_TEXT.isdisjoint(one) for one in words.values()))
     asked, waiting = {name}, [name]
     while waiting:
         above = texts.callers(waiting.pop())
