@@ -419,7 +419,7 @@ def test_a_notebook_is_checked_as_one_program(tmp_path: Path, by: str) -> None:
 def test_what_was_not_followed_of_a_notebook_is_said_of_its_cell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("tapecheck.interpret.limits.RUN_BUDGET", 40)
+    monkeypatch.setattr("tapecheck.interpret.limits.RUN_BUDGET", 26)
     loop = "for _ in range(3):\n    total = w.exp().sum()\n"
     file = tmp_path / "train.ipynb"
     file.write_text(notebook("import torch\nw = torch.ones(3, requires_grad=True)\n", f"x = 1\n{loop}", loop * 9))
