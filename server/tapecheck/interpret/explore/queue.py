@@ -66,9 +66,9 @@ class Queue:
     @property
     def unpassed(self) -> set[Place]:
         """The loops that no way has passed by alone, where something is said never to come: by one of them it may."""
-        if not self.wanted.claiming:
-            return set()
-        return {place for place, way in self._passing.items() if way.policy.key() not in self._tried}
+        left = {place for place, way in self._passing.items() if way.policy.key() not in self._tried}
+        # The rules are asked only where it matters.
+        return left if left and self.wanted.claiming else set()
 
     @property
     def most(self) -> int:
