@@ -288,7 +288,7 @@ class Exploration:
         self.queue.quiet = {}
         if not ways or self.queue or not self.has_work or not (self.wanted.compares and self.wanted.claiming):
             return False
-        Probes(self, self.wanted, self.found.tapes, self.by_default).try_all(ways)
+        Probes(self, self.wanted, self.found.tapes, self.by_default, finishing=True).try_all(ways)
         return self._goes_on()
 
     def _grant(self) -> None:
