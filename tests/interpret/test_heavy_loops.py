@@ -9,6 +9,7 @@ import pytest
 from tapecheck.check import Report, check
 from tapecheck.interpret import limits
 from tapecheck.source import from_text
+from tapecheck.tape import Assumed, Tape
 
 PROGRAM = """\
 import torch
@@ -49,6 +50,23 @@ EVALUATION = """\
         right += (model(batch) > 0).sum().item()
     print(right)
 """
+RETAINED = """\
+import torch
+from torch import nn
+
+model = nn.Linear(4, 1)
+w = torch.ones(2, requires_grad=True)
+first = (w * w).sum()
+for number in range(4):
+    for step in range(8):
+        loss = model(torch.randn(2, 4)).tanh().exp().sin().mul(2).sum()
+        loss.backward()
+    if number == 0:
+        first.backward(retain_graph=True)
+    elif {second}:
+        first.backward()
+        first = (w * w).sum()
+"""
 BUDGETS = (600, 500, 450, 400, 350, 300, 250)
 
 
@@ -85,3 +103,20 @@ def test_an_evaluation_behind_a_heavy_loop_is_found(head: str, monkeypatch: pyte
         told = {(finding.code, finding.span.line): finding.certain for finding in report.findings}
         found.append((report.interpretation.exhausted, told.get(("TAPE302", line))))
     assert (False, False) in found and (False, True) not in found[1:], found
+
+
+@pytest.mark.parametrize("second", ["number == 1", "number > 0", "number == 3"])
+def test_a_graph_that_a_later_round_needs_is_kept_for_it(second: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = RETAINED.format(second=second)
+    assert not [finding for finding in _checked(text).findings if finding.code == "TAPE301"]
+    stopped = 0
+    for budget in BUDGETS:
+        monkeypatch.setattr(limits, "RUN_BUDGET", budget)
+        report = _checked(text)
+        assert "TAPE301" not in {finding.code for finding in report.findings}, budget
+        stopped += any(one.kind == "rounds" for tape in report.interpretation.tapes for one in _assumed(tape))
+    assert stopped
+
+
+def _assumed(tape: Tape) -> list[Assumed]:
+    return [event for event in tape.events if isinstance(event, Assumed)]

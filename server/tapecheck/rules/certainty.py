@@ -104,9 +104,9 @@ def _silences(one: Assumption, rule: Rule, finding: Finding, recorded: Set[Assum
     match one.kind:
         case "skipped" if rule.of_absence or rule.lasting or "effect" in rule.needs:
             return True
-        case "rounds":
+        case "rounds" if finding.severity != "info":
             # Flags, counts and carried values may be others behind the iterations that were not run.
-            return finding.severity != "info"
+            return True
     return one.kind in rule.needs or (one.kind in _OF_RECORDING and one not in recorded)
 
 
