@@ -49,6 +49,8 @@ _OF_COUNTS: frozenset[AssumptionKind] = frozenset(("count", "length"))
 """How often a loop goes round."""
 _OF_ONE_RULE: frozenset[AssumptionKind] = frozenset(("mode",))
 """What a rule asks about itself: it matters to no other."""
+_SPARED: frozenset[AssumptionKind] = frozenset(("effect", "name"))
+"""What a rule may say of that it hardly is what a finding lacks (`Rule.spares`)."""
 _NUMBERED = re.compile(r"\[\d+\]")
 
 _CAUSES: dict[AssumptionKind, str] = {
@@ -292,7 +294,7 @@ def _rests_on(rule: Rule, finding: Finding, readings: Iterable[Reading]) -> Iter
             if event.kind in _OF_ONE_RULE:
                 continue
             touches = cause.touched_by(event, position)
-            if touches and _is_spared(rule, finding, reading, event, position):
+            if touches and event.kind in _SPARED and rule.spares(finding, reading, event, position):
                 touches = False
             if touches is not None:
                 # Lines move: what is kept of a tape names none.
@@ -300,12 +302,6 @@ def _rests_on(rule: Rule, finding: Finding, readings: Iterable[Reading]) -> Iter
                 # Of what is gone over, one element is as good as any.
                 text = _NUMBERED.sub("[...]", text)
                 yield Assumption(event.kind, event.at.span, text), touches
-
-
-def _is_spared(rule: Rule, finding: Finding, reading: Reading, event: Assumed, position: int) -> bool:
-    if event.kind == "name":
-        return rule.spares_name(finding, reading, event)
-    return event.kind == "effect" and rule.spares(finding, reading, event, position)
 
 
 @dataclass(frozen=True, slots=True)

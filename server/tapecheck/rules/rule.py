@@ -51,12 +51,10 @@ class Rule:
         """Return the findings of this rule over all paths through one program; those at one place are merged later."""
         raise NotImplementedError
 
-    def spares_name(self, finding: Finding, reading: Reading, event: Assumed) -> bool:
-        """Return whether a finding is a possible one where a method of hidden code need not do what its name says."""
-        return False
-
     def spares(self, finding: Finding, reading: Reading, event: Assumed, position: int) -> bool:
-        """Return whether an effect of hidden code hardly is what a finding lacks: one that rests on it is possible."""
+        """Return whether hidden code hardly is what a finding lacks, by an effect of it or by a method that does not do
+        what its name says: the finding is a possible one then.
+        """
         return False
 
     def only_last(self, finding: Finding, reading: Reading) -> set[int]:

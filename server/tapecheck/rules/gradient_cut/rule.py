@@ -82,7 +82,7 @@ class GradientCut(Rule):
         return findings
 
     def spares(self, finding: Finding, reading: Reading, event: Assumed, position: int) -> bool:
-        return has_graphs_alone(reading, event)
+        return event.kind == "effect" and has_graphs_alone(reading, event)
 
     def _of(
         self,

@@ -48,9 +48,6 @@ class GradientDiscarded(Rule):
         return told + [_resting(self._unstepped(one), one.reading, one.leaves) for one in unstepped(readings)]
 
     def spares(self, finding: Finding, reading: Reading, event: Assumed, position: int) -> bool:
-        return has_graphs_alone(reading, event)
-
-    def spares_name(self, finding: Finding, reading: Reading, event: Assumed) -> bool:
         return has_graphs_alone(reading, event) or lists_parameters(reading, event)
 
     def _finding(self, story: _Story, lost: _Lost) -> Finding:

@@ -67,6 +67,8 @@ class NeedlessGraph(Rule):
         """Return whether hidden code has no graph of the loop, or one that it is hardly given to learn from it: by a
         forward, or where the model evaluates.
         """
+        if event.kind != "effect":
+            return False
         runs = [loop for loop in reading.loops.values() if loop.event.at.span == finding.span]
         begun = [loop for loop in runs if loop.start < position]
         if not runs or not begun:

@@ -49,9 +49,6 @@ class StaleGradient(Rule):
         return found + left_behind(readings, self.code, self.name)
 
     def spares(self, finding: Finding, reading: Reading, event: Assumed, position: int) -> bool:
-        return has_graphs_alone(reading, event)
-
-    def spares_name(self, finding: Finding, reading: Reading, event: Assumed) -> bool:
         return has_graphs_alone(reading, event) or lists_parameters(reading, event)
 
     def _finding(self, story: _Story) -> Finding:

@@ -61,7 +61,9 @@ class TermWithoutEffect(Rule):
         late = undisputed(itertools.chain.from_iterable(map(_merged, readings)))
         return found + [self._too_late(one) for one in late.values()]
 
-    def spares_name(self, finding: Finding, reading: Reading, event: Assumed) -> bool:
+    def spares(self, finding: Finding, reading: Reading, event: Assumed, position: int) -> bool:
+        if event.kind != "name":
+            return False
         constant = isinstance(finding.facts, TermWithoutEffectFacts) and finding.facts.constant
         # Whatever a method computes or does, what was cut off behind it has no graph.
         return constant or lists_parameters(reading, event)
