@@ -41,7 +41,7 @@ def to_their_files(
     from tapecheck.fixes import Effort
 
     _keep_what_is_needed(files, callers)
-    _leave_unrecorded((*files, *callers), projects)
+    _leave_to_callers((*files, *callers), projects)
     homes = {real_path(file.path): file for file in files if not file.texts}
     known = {_told(one) for file in files for one in file.findings}
     efforts: dict[str, Effort] = {}
@@ -104,10 +104,8 @@ def _leave_out(file: Checked, wrong: Callable[[Finding], bool]) -> None:
     file.fixes = [fixes for _, fixes in pairs] if file.fixes else []
 
 
-def _leave_unrecorded(files: Sequence[Checked], projects: Projects) -> None:
-    """Take out what is said of functions that code calls only where autograd records nothing, in whichever file, and
-    what the programs that call them say better.
-    """
+def _leave_to_callers(files: Sequence[Checked], projects: Projects) -> None:
+    """Take out what is said of functions that is left to the code which calls them, in whichever file."""
     told = told_by_callers(files, projects)
     for file in files:
         if any(map(told, (*file.findings, *file.elsewhere))):
@@ -115,15 +113,15 @@ def _leave_unrecorded(files: Sequence[Checked], projects: Projects) -> None:
 
 
 def told_by_callers(files: Sequence[Checked], projects: Projects) -> Callable[[Finding], bool]:
-    """Return what tells the findings of functions of which those say more that call them, in some files."""
+    """Return what tells the findings of functions that are left to the code which calls them, in some files."""
     from tapecheck.rules import RAISING
-    from tapecheck.rules.starts import unrecorded
+    from tapecheck.rules.starts import LeftToCallers
     from tapecheck.source.callers import Callers
 
     def named(function: Span) -> Collection[tuple[str, int]] | None:
         return Callers(projects.of(function.file), {}).places_of(function.line)
 
-    return unrecorded((one for file in files for one in file.calls), RAISING, named)
+    return LeftToCallers((one for file in files for one in file.calls), RAISING, named)
 
 
 def _surer(home: Checked, finding: Finding) -> bool:

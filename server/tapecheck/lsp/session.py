@@ -30,7 +30,7 @@ from tapecheck.lsp.runs import FixTrial, Listen, Recording, RunOrder, RunRefused
 from tapecheck.lsp.settings import Settings, read_settings
 from tapecheck.rules import ALL, RAISING
 from tapecheck.rules.finding import Finding
-from tapecheck.rules.starts import unrecorded
+from tapecheck.rules.starts import LeftToCallers
 from tapecheck.source import MAX_BYTES, Source, from_text, suppressions
 from tapecheck.source import callers as named_by
 from tapecheck.source.configuration import ignore_in_project
@@ -465,9 +465,9 @@ class Session:
         return [*shown, *self._at_calls(analysis), *self._brought(analysis, {identity(one.finding) for one in shown})]
 
     def _silent(self, snapshot: Snapshot, report: Report) -> Callable[[Finding], bool]:
-        """Return what tells the findings of functions that are called only where nothing is recorded."""
+        """Return what tells the findings of functions that are left to the code which calls them."""
         calls = [*report.interpretation.calls, *self._calls_here(snapshot, report.source.text)]
-        return unrecorded(calls, RAISING, self._named)
+        return LeftToCallers(calls, RAISING, self._named)
 
     def _named(self, function: Span) -> Collection[tuple[str, int]] | None:
         """Return where a function is named, in files as they are shown."""

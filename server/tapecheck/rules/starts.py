@@ -46,58 +46,71 @@ Place = tuple[str, int]
 Named = Callable[[Span], Collection[Place] | None]
 
 
-def unrecorded(calls: Iterable[Called], raising: Collection[str], named: Named) -> Callable[[Finding], bool]:
-    """Return what tells the findings of functions that code calls, and only where autograd records nothing: by itself
-    such a function is no program. What the rules `raising` find PyTorch raises all the same. What rests on it that a
-    function is called with recording on is told by the program that calls it so, where this was run to its end, and so
-    are possible errors and warnings, where each call is in such a program: nobody else passes anything else.
+class LeftToCallers:
+    """Tells the findings of functions that say nothing of a program, beside the code that calls them.
+
+    A function that is called only where autograd records nothing is no program by itself; what the rules `raising` find
+    PyTorch raises all the same. What rests on it that a function is called with recording on is told by the program
+    that calls it so, where this was run to its end. So are possible errors and warnings, where each call is in such a
+    program: nobody else passes anything else.
 
     `named` gives the places where a function is named, other than to define or import it; None where nobody knows. One
     that the dry run did not come to as a call may be another call, or hand the function on.
     """
-    known: dict[Place, list[Called]] = {}
-    for one in calls:
-        known.setdefault(_place(one.function), []).append(one)
-    silent: dict[Place, bool] = {}
 
-    def is_silent(function: Place) -> bool:
-        """Whether each call of a function is made with recording off, or by a function of which the same holds."""
-        if function not in silent:
-            # A function that calls itself is no reason.
-            silent[function] = False
-            ways = known.get(function, ())
-            silent[function] = all(
-                not one.recording or (one.start is not None and is_silent(_place(one.start))) for one in ways
-            ) and is_all(ways)
-        return silent[function]
+    def __init__(self, calls: Iterable[Called], raising: Collection[str], named: Named) -> None:
+        self._raising = raising
+        self._named = named
+        self._calls: dict[Place, list[Called]] = {}
+        for one in calls:
+            self._calls.setdefault(_place(one.function), []).append(one)
+        self._places: dict[Place, set[Place] | None] = {}
+        self._silent: dict[Place, bool] = {}
 
-    def is_all(ways: Collection[Called]) -> bool:
-        """Whether some calls of a function are all that there are."""
-        places = named(next(iter(ways)).function) if ways else None
-        return places is not None and {_real(one) for one in places} <= {
-            _real(_place(one.at)) for one in ways if one.at
-        }
-
-    def is_run(start: Span) -> bool:
-        """Whether some program was run to its end that calls a function with recording on."""
-        return any(one.whole and one.recording and one.at is not None for one in known.get(_place(start), ()))
-
-    def is_seen(start: Span) -> bool:
-        """Whether each call of a function is made by a program that was run to its end, with what it really passes."""
-        return is_all([one for one in known.get(_place(start), ()) if one.whole and one.start is None])
-
-    def told(finding: Finding) -> bool:
+    def __call__(self, finding: Finding) -> bool:
         if not finding.starts:
             return False
-        if not finding.certain and finding.severity != "info" and all(map(is_seen, finding.starts)):
+        starts = [*map(_place, finding.starts)]
+        if not finding.certain and finding.severity != "info" and all(map(self._is_seen, starts)):
             return True
-        if finding.code in raising:
+        if finding.code in self._raising:
             return False
-        if _by_caller(finding) and all(map(is_run, finding.starts)):
+        if _by_caller(finding) and all(map(self._is_run, starts)):
             return True
-        return all(is_silent(_place(start)) for start in finding.starts)
+        return all(map(self._is_silent, starts))
 
-    return told
+    def _is_seen(self, function: Place) -> bool:
+        """Whether each call of a function is made by a program that was run to its end, with what it really passes."""
+        return self._is_all([one for one in self._calls.get(function, ()) if one.whole and one.start is None])
+
+    def _is_run(self, function: Place) -> bool:
+        """Whether some program was run to its end that calls a function with recording on."""
+        return any(one.whole and one.recording and one.at is not None for one in self._calls.get(function, ()))
+
+    def _is_silent(self, function: Place) -> bool:
+        """Whether each call of a function is made with recording off, or by a function of which the same holds."""
+        if function not in self._silent:
+            # A function that calls itself is no reason.
+            self._silent[function] = False
+            calls = self._calls.get(function, ())
+            self._silent[function] = all(map(self._is_unrecorded, calls)) and self._is_all(calls)
+        return self._silent[function]
+
+    def _is_unrecorded(self, call: Called) -> bool:
+        return not call.recording or (call.start is not None and self._is_silent(_place(call.start)))
+
+    def _is_all(self, calls: Collection[Called]) -> bool:
+        """Whether some calls of a function are all that there are."""
+        places = self._places_of(next(iter(calls)).function) if calls else None
+        return places is not None and places <= {_real(_place(one.at)) for one in calls if one.at}
+
+    def _places_of(self, function: Span) -> set[Place] | None:
+        """Return where a function is named, asked once: that may take reading the project."""
+        key = _place(function)
+        if key not in self._places:
+            found = self._named(function)
+            self._places[key] = None if found is None else set(map(_real, found))
+        return self._places[key]
 
 
 def _by_caller(finding: Finding) -> bool:
