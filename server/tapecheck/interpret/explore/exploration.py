@@ -284,11 +284,10 @@ class Exploration:
         """Try together, once nothing else is left, the conditions of which no code says that anything hangs on them:
         what a finding says never comes may come by a value that they choose. Return whether that leads to more ways.
         """
-        ways = [way for place, way in self.queue.quiet.items() if place not in self.turns.done]
-        self.queue.quiet = {}
+        ways = self.queue.take_quiet(self.turns.done)
         if not ways or self.queue or not self.has_work or not (self.wanted.compares and self.wanted.claiming):
             return False
-        Probes(self, self.wanted, self.found.tapes, self.by_default, finishing=True).try_all(ways)
+        Probes(self, self.wanted, self.found.tapes, self.by_default).try_all(ways)
         return self._goes_on()
 
     def _grant(self) -> None:
@@ -308,6 +307,10 @@ class Exploration:
         Returns the tape, and the conditions that it came to.
         """
         run = self._run_way(way)
+        return self._probed(run), run.world.choices.asked.keys()
+
+    def _probed(self, run: Run) -> Tape:
+        """Note a run whose tape the rules do not read, and return that."""
         self.found.runs += 1
         self.found.exhausted = self.found.exhausted or run.cut_short
         self._note_calls(run)
@@ -315,7 +318,7 @@ class Exploration:
         tape = writer.tape
         tape.ledger = writer.ledger
         writer.part()
-        return tape, run.world.choices.asked.keys()
+        return tape
 
     def _goes_on(self) -> bool:
         """Whether there is a way to try, and work left for it."""
@@ -337,6 +340,9 @@ class Exploration:
     def try_way(self, way: Way) -> None:
         """Run a way, keep its tape where that says something new, and queue the ways that follow from it."""
         run = self._run_way(way)
+        if way.finishing and not run.world.writer.tape.complete:
+            self._probed(run)
+            return
         if way.turned is None:
             run = self._long_enough(run)
         world, watcher = run.world, run.watcher
@@ -345,12 +351,9 @@ class Exploration:
         watcher.settle(world)
         names = names_that_matter(run.machine) if world.choices.asked else set()
         following = ways_after(way, world, watcher, self.turns.dull, names)
-        single = single_ways(way, world, watcher, following)
+        single, quiet = single_ways(way, world, watcher, following), quiet_ways(way, world, watcher, following)
         passing, failing = passing_ways(way, world, watcher), failing_ways(way, world)
-        self.queue.note(single, passing, failing, world.choices.asked)
-        for one in quiet_ways(way, world, watcher, following):
-            assert one.turned is not None
-            self.queue.quiet.setdefault(one.turned, one)
+        self.queue.note(single, quiet, passing, failing, world.choices.asked)
         fresh = other_graph = True
         if way.turned is None:
             self.seen.first(world.writer.tape)

@@ -49,8 +49,6 @@ class Probes:
     wanted: Wanted
     tapes: list[Tape]
     by_default: bool
-    finishing: bool = False
-    """Whether single ways count only where they come to the end of the program."""
     done: set[Place] = field(default_factory=set)
     """The conditions that were answered otherwise together with others, and change no finding."""
     tried: list[Way] = field(default_factory=list)
@@ -65,8 +63,7 @@ class Probes:
                 break
             group = self._groups.popleft()
             if len(group.ways) == 1:
-                if not self.finishing or self._finishes(group.ways[0]):
-                    self.runner.try_way(group.ways[0])
+                self.runner.try_way(group.ways[0])
                 self.tried.append(group.ways[0])
             else:
                 self._try(group)
@@ -92,11 +89,6 @@ class Probes:
                 return
             tape.refutes_only, against = True, tape
         self._split(met, against)
-
-    def _finishes(self, way: Way) -> bool:
-        """Return whether a way comes to the end of the program: one that raises or exits brings nothing more."""
-        tape, _ = self.runner.probe(way)
-        return tape.complete
 
     def _split(self, ways: list[Way], against: Tape | None) -> None:
         half = (len(ways) + 1) // 2

@@ -33,7 +33,7 @@ class Queue:
     """Whether nothing else is left to try: what is put off may still bring what a finding says never comes."""
     _single: dict[Place, Way] = field(default_factory=dict)
     """The ways that answer one condition otherwise, for good."""
-    quiet: dict[Place, Way] = field(default_factory=dict)
+    _quiet: dict[Place, Way] = field(default_factory=dict)
     """The ways that answer one condition otherwise of which its code does not say that anything hangs on it."""
     _passing: dict[Place, Way] = field(default_factory=dict)
     """The ways that pass by a loop which may not go round."""
@@ -118,20 +118,28 @@ class Queue:
             self._deferred.append((way, watched))
 
     def note(
-        self, ways: Iterable[Way], passing: Iterable[Way], failing: Iterable[Way], asked: Mapping[Place, Asked]
-    ) -> None:
-        """Note ways that answer one condition otherwise, whether or not they are tried alone, those that pass by one
-        loop, those that have an exception raised, and what was asked.
+        self, single: Iterable[Way], quiet: Iterable[Way], passing: Iterable[Way], failing: Iterable[Way],
+        asked: Mapping[Place, Asked],
+    ) -> None:  # fmt: skip
+        """Note ways that answer one condition otherwise, whether or not they are tried alone, those of which nothing
+        says that anything hangs on it, those that pass by one loop, those that have an exception raised, and what was
+        asked.
         """
-        for known, found in ((self._passing, passing), (self._failing, failing)):
+        kinds = ((self._single, single), (self._quiet, quiet), (self._passing, passing), (self._failing, failing))
+        for known, found in kinds:
             for way in found:
                 assert way.turned is not None
                 known.setdefault(way.turned, way)
         for place, one in asked.items():
             self._asked.setdefault(place, one.default)
-        for way in ways:
-            assert way.turned is not None
-            self._single.setdefault(way.turned, way)
+
+    def take_quiet(self, settled: Collection[Place]) -> list[Way]:
+        """Take the ways out that answer a condition otherwise on which nothing hangs that code says, once each, but for
+        those of conditions that are settled.
+        """
+        found = [way for place, way in self._quiet.items() if place not in settled]
+        self._quiet = {}
+        return found
 
     def take(self, dull: Collection[Place]) -> Way | None:
         """Take the next way out; None where it has nothing to show since others were run.
@@ -169,7 +177,7 @@ class Queue:
             self._combined = True
             for ways, most in ((self._passing, limits.MOST_PASSED_BY), (self._failing, limits.MOST_FAILING)):
                 deque(itertools.islice(filter(self.add, ways.values()), most), maxlen=0)
-            for way in all_passed(self._passing.values(), self._asked, self.by_default) if self._passing else ():
+            for way in all_passed(self._passing.values(), self._asked, self.by_default):
                 self.add(way)
             single = [*self._single.values(), *self._passing.values()]
             combined = itertools.chain(all_turned(self._asked, self.by_default), together(single))

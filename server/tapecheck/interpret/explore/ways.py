@@ -33,6 +33,7 @@ class Way:
     how it is answered together with others, `together` whether it is tried after all that answer one condition
     otherwise: several at the same time, or that a loop is entered. `calls` are the names of what its answer leads to
     calls of, `choices` how many conditions it answers otherwise, those of which one at most can hold counted once.
+    `finishing` says that it counts only if it comes to the end of the program: one that raises or exits brings nothing.
     """
 
     policy: Policy
@@ -44,6 +45,7 @@ class Way:
     together: bool = False
     calls: frozenset[str] = frozenset()
     choices: int = 0
+    finishing: bool = False
 
     def rank(self, untold: Set[str]) -> tuple[int, bool, int]:
         """Return the place of a way among those to try: `untold` are the names of functions that none has called."""
@@ -126,8 +128,7 @@ def single_ways(way: Way, world: World, watcher: Watcher, following: Collection[
     places = {one.turned for one in following}
     for place, asked in world.choices.asked.items():
         if place in places or watcher.stake(place) is not Stake.NOTHING:
-            policy = Policy({place: (not asked.default,)}, way.policy.by_default)
-            yield Way(policy, place, asked.default, asked.times > 1)
+            yield _turning(way, place, asked)
 
 
 def quiet_ways(way: Way, world: World, watcher: Watcher, following: Collection[Way]) -> Iterator[Way]:
@@ -135,8 +136,12 @@ def quiet_ways(way: Way, world: World, watcher: Watcher, following: Collection[W
     places = {one.turned for one in following if one.turned and watcher.stake(one.turned) is not Stake.NOTHING}
     for place, asked in world.choices.asked.items():
         if place not in places and place not in way.policy.patterns:
-            policy = Policy({place: (not asked.default,)}, way.policy.by_default)
-            yield Way(policy, place, asked.default, asked.times > 1)
+            yield replace(_turning(way, place, asked), finishing=True)
+
+
+def _turning(way: Way, place: Place, asked: Asked) -> Way:
+    """Return the way that answers one condition otherwise than a way that was run, and nothing else."""
+    return Way(Policy({place: (not asked.default,)}, way.policy.by_default), place, asked.default, asked.times > 1)
 
 
 def passing_ways(way: Way, world: World, watcher: Watcher) -> Iterator[Way]:
@@ -158,9 +163,10 @@ def all_passed(passing: Iterable[Way], asked: Mapping[Place, bool], by_default: 
     one that answers all conditions otherwise as well than `asked` says.
     """
     patterns = {place: pattern for way in passing for place, pattern in way.policy.patterns.items()}
-    turned = {place: (not answer,) for place, answer in asked.items()}
-    yield Way(Policy(patterns, by_default), together=True)
-    yield Way(Policy({**turned, **patterns}, by_default), together=True)
+    if patterns:
+        turned = {place: (not answer,) for place, answer in asked.items()}
+        yield Way(Policy(patterns, by_default), together=True)
+        yield Way(Policy({**turned, **patterns}, by_default), together=True)
 
 
 def all_turned(asked: Mapping[Place, bool], by_default: bool) -> Iterator[Way]:
