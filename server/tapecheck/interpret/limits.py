@@ -330,7 +330,7 @@ MOST_BODIES = 1_000
 PYTHON_DEPTH = 12_000
 """Python's own calls within calls while a program is interpreted: one call of the program takes about twenty."""
 WORK_BETWEEN_COLLECTIONS = 400_000
-"""Work of files that leave garbage, 200 MB of it, before it is collected: a second that a command over few files saves.
+"""Work of files behind which their garbage is collected, about 200 MB: a command over a few files never waits for that.
 """
 OBJECTS_BETWEEN_COLLECTIONS = 200_000
 """New objects between two collections of garbage: those of a tape all stay, and collecting in between finds nothing."""

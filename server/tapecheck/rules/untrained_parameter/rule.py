@@ -186,9 +186,9 @@ def _place(leaf: Leaf, optimizer: Optimizer, event: LeftOut, given: Iterable[Lea
     if event.lost_in is not None:
         lost = next((index for index, span in enumerate(frames) if _lies_in(span, event.lost_in)), None)
     if lost is not None:
-        return Site(frames[lost], "", frames[lost + 1 :], leaf.at.iteration), made if frames[
-            lost
-        ].file != leaf.at.file else []
+        home = frames[lost]
+        elsewhere = made if home.file != leaf.at.file else []
+        return Site(home, "", frames[lost + 1 :], leaf.at.iteration), elsewhere
     late = max((_parting(frames, (one.at.span, *one.at.stack)) for one in given), default=0)
     files = [optimizer.at.file]
     if event.whole and event.registered:
