@@ -6,13 +6,11 @@ some inputs without the retained graph: where one of them fails, it is not certa
 
 from __future__ import annotations
 
-import io
-import sys
-
 import pytest
 
 from tapecheck.check import check
 from tapecheck.source import from_text
+from tests.interpret.truth import needs_its_graph
 
 _PROGRAM = """\
 import sys
@@ -80,6 +78,7 @@ _MAKES = {
     "count": "x = len(text)",
     "list of text": "x = list(text)",
 }
+_INPUTS = ("", "a", "abc")
 _ASKS = {
     "not": "if not x:\n    loss.backward()",
     "or": "x or loss.backward()",
@@ -106,21 +105,8 @@ def test_what_a_chosen_value_leads_to(make: str, monkeypatch: pytest.MonkeyPatch
     for ask in _ASKS.values():
         program = _PROGRAM.replace("MAKE", _MAKES[make]).replace("ASK", ask)
         sure = [one for one in check(from_text(program, "chosen.py")).findings if one.certain]
-        assert not sure or not _needs_its_graph(program, monkeypatch), program
+        assert not sure or not needs_its_graph(program, _INPUTS, monkeypatch), program
     # It is still said of a graph that nothing needs again.
     program = _PROGRAM.replace("MAKE", _MAKES[make]).replace("ASK", "print(x)")
     found = check(from_text(program, "chosen.py")).findings
     assert [(one.code, one.certain) for one in found] == [("TAPE301", True)]
-
-
-def _needs_its_graph(program: str, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether a program fails for some input where it does not retain its graph; it runs where it does."""
-    for text in ("", "a", "abc"):
-        monkeypatch.setattr(sys, "stdin", io.StringIO(text))
-        exec(compile(program, "chosen.py", "exec"), {})
-        monkeypatch.setattr(sys, "stdin", io.StringIO(text))
-        try:
-            exec(compile(program.replace("retain_graph=True", ""), "chosen.py", "exec"), {})
-        except RuntimeError:
-            return True
-    return False

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import random
-import sys
 
 import pytest
 
 from tapecheck.check import check
 from tapecheck.interpret.explore.watch import Watcher
 from tapecheck.source import from_text
+from tests.interpret.truth import needs_its_graph
 
 _PROGRAM = """\
 import sys
@@ -206,6 +205,7 @@ _ROWS = {
     "chain": "import itertools\nrows = list(itertools.chain(sys.stdin, []))",
     "nested": "rows = [[line for line in sys.stdin]][0]",
 }
+_INPUTS = ("", "1", "1\n2\n3\n4\n")
 _ASKS = {
     "not": "if not rows:\n    loss.backward()",
     "bool": "if bool(rows) is False:\n    loss.backward()",
@@ -241,23 +241,10 @@ def test_whether_there_is_any_data_at_all(read: str, monkeypatch: pytest.MonkeyP
     for ask in _ASKS.values():
         program = _ASKED.replace("READ", _ROWS[read]).replace("ASK", ask)
         sure = [one.code for one in check(from_text(program, "read.py")).findings if one.certain]
-        assert not sure or not _needs_its_graph(program, monkeypatch), program
+        assert not sure or not needs_its_graph(program, _INPUTS, monkeypatch), program
     # It is still said of a graph that nothing needs again.
     report = check(from_text(_ASKED.replace("READ", _ROWS[read]).replace("ASK", "print(rows)"), "read.py"))
     assert [(one.code, one.certain) for one in report.findings] == [("TAPE301", True)]
-
-
-def _needs_its_graph(program: str, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether a program fails for some data where it does not retain its graph, but runs where it does."""
-    for text in ("", "1", "1\n2\n3\n4\n"):
-        monkeypatch.setattr(sys, "stdin", io.StringIO(text))
-        exec(compile(program, "read.py", "exec"), {})
-        monkeypatch.setattr(sys, "stdin", io.StringIO(text))
-        try:
-            exec(compile(program.replace("retain_graph=True", ""), "read.py", "exec"), {})
-        except RuntimeError:
-            return True
-    return False
 
 
 def _told(program: str) -> list[tuple[str, int, bool]]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
+
+import pytest
 
 from tapecheck.check import check
 from tapecheck.source import from_text
@@ -130,3 +133,19 @@ def raises_here(program: str) -> bool:
         except (AttributeError, RuntimeError):
             return True
     return False
+
+
+def needs_its_graph(program: str, inputs: Iterable[str], monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether a program fails for some standard input where it does not retain its graph; it runs where it does."""
+    for text in inputs:
+        _executed(program, text, monkeypatch)
+        try:
+            _executed(program.replace("retain_graph=True", ""), text, monkeypatch)
+        except RuntimeError:
+            return True
+    return False
+
+
+def _executed(program: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+    exec(compile(program, "program.py", "exec"), {})

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from tapecheck.check import check
-from tapecheck.cli.across import to_their_files
 from tapecheck.cli.checking import CheckOptions, check_callers, check_file
 from tapecheck.interpret import limits
 from tapecheck.source import read_source
 from tests.cases import under_torch
 from tests.expectations import Place, Project, place_of, read_project
+from tests.projects.support import laid_out, told
 
 PROGRAMS = sorted((Path(__file__).parent / "programs").glob("*.test"))
 _RUNNER = """
@@ -50,14 +50,6 @@ print(json.dumps(ends))
 """
 
 
-def laid_out(project: Project, folder: Path) -> None:
-    """Write the files of a project into a folder."""
-    for name, text in {"pyproject.toml": "", **project.files}.items():
-        file = folder / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-
-
 def found_in(project: Project, folder: Path) -> set[Place]:
     """What the check of every file finds, in whatever file it is; certain where one of them shows it for certain."""
     reports = [check(read_source(str(folder / name))) for name in project.files]
@@ -76,15 +68,6 @@ def test_findings_stand_where_they_are_expected(program: Path, tmp_path: Path, u
         program.write_text(project.updated(found).written())
         return
     assert found == project.expected
-
-
-def told(asked: list[str], folder: Path) -> dict[str, set[tuple[int, str]]]:
-    """What the command line says of each of the files that are asked for."""
-    wanted = CheckOptions(fixes=False, cache=str(folder / ".cache"))
-    files = [check_file(str(folder / name), wanted) for name in asked]
-    to_their_files(files, rules=wanted.rules, projects=wanted.projects, callers=check_callers(files, wanted))
-    places = [{(one.span.line, one.code + "?" * (not one.certain)) for one in file.findings} for file in files]
-    return dict(zip(asked, places, strict=True))
 
 
 @pytest.mark.parametrize("program", PROGRAMS[::5], ids=lambda path: path.stem)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterable
 from itertools import product
 from pathlib import Path
 
 import pytest
 
-from tapecheck.cli.across import to_their_files
-from tapecheck.cli.checking import CheckOptions, check_callers, check_file
+from tests.expectations import Project
+from tests.projects.support import laid_out, told
 
 FILES = {
     "session.py": """\
@@ -78,19 +77,8 @@ HANDED_ON = (
 
 
 def _laid_out(state: str, calls: str, folder: Path) -> None:
-    folder.mkdir(exist_ok=True)
-    (folder / "pyproject.toml").write_text("")
-    for name, text in {**FILES, "main.py": f"{HEAD}{calls}\n"}.items():
-        (folder / name).write_text(text.replace("{state}", state))
-
-
-def _told(folder: Path, asked: Iterable[str]) -> list[tuple[str, bool]]:
-    """Return the codes of what is told of train.py, each with whether it is certain, where some files are checked."""
-    options = CheckOptions(fixes=False)
-    files = [check_file(str(folder / name), options) for name in asked]
-    callers = check_callers(files, options)
-    to_their_files(files, None, rules=options.rules, projects=options.projects, edited=False, callers=callers)
-    return [(one.code, one.certain) for file in files if file.path.endswith("train.py") for one in file.findings]
+    files = {name: text.replace("{state}", state) for name, text in FILES.items()}
+    laid_out(Project({**files, "main.py": f"{HEAD}{calls}\n"}), folder)
 
 
 @pytest.mark.parametrize(("calls", "alone"), [*product(SEEN, (False, True))])
@@ -98,14 +86,14 @@ def test_only_what_the_programs_do_is_told(calls: str, alone: bool, tmp_path: Pa
     for state, is_right in (("state.detach()", True), ("state", False)):
         folder = tmp_path / ("right" if is_right else "wrong")
         _laid_out(state, calls, folder)
-        found = _told(folder, ["train.py"] if alone else ["main.py", *FILES])
-        assert found == ([] if is_right else [("TAPE101", True)])
+        found = told(["train.py"] if alone else ["main.py", *FILES], folder)
+        assert [code for _, code in found["train.py"]] == ([] if is_right else ["TAPE101"])
 
 
 @pytest.mark.parametrize("calls", HANDED_ON)
 def test_what_others_may_pass_is_told(calls: str, tmp_path: Path) -> None:
     _laid_out("state.detach()", calls, tmp_path)
-    assert _told(tmp_path, ["main.py", *FILES]) == [("TAPE101", False)]
+    assert [code for _, code in told(["main.py", *FILES], tmp_path)["train.py"]] == ["TAPE101?"]
 
 
 @pytest.mark.parametrize("calls", SEEN[::2])
