@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import runpy
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +15,7 @@ from tapecheck.source import read_source
 from tapecheck.source.project import Projects
 from tests.cli.test_fix import check as run
 from tests.cli.test_fix import here  # noqa: F401
+from tests.projects.running import run_main
 
 HELPER = """\
 import torch
@@ -248,29 +247,20 @@ UNSEEN = "import torch\n\nbatches = [(torch.ones(2, 3), torch.ones(2, 3)) for _ 
 @pytest.mark.parametrize("training", TRAINING.values(), ids=TRAINING)
 @pytest.mark.parametrize(("step", "result"), STEPS.values(), ids=STEPS)
 def test_what_another_program_learns_through_is_not_cut_safely(
-    step: str,
-    result: str,
-    training: str,
-    here: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    step: str, result: str, training: str, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     net = SHARED.replace("STEP", step).replace("RESULT", result)
     (here / "programs").mkdir()
     (here / "elsewhere").mkdir()
     (here / "elsewhere" / "unseen.py").write_text(UNSEEN)
     programs = here / "programs"
-    monkeypatch.syspath_prepend(str(here / "elsewhere"))
-    monkeypatch.syspath_prepend(str(programs))
     texts = {"pyproject.toml": "", "net.py": net, "evaluate.py": EVALUATE, "train.py": TRAIN}
     for name, text in texts.items():
         (programs / name).write_text(text.replace("TRAINING", training))
 
     def trained() -> list[float]:
-        for name in ("net", "unseen"):
-            monkeypatch.delitem(sys.modules, name, raising=False)
-        run = runpy.run_path(str(programs / "train.py"))
-        return [p.sum().item() for p in run["net"].parameters()]
+        with run_main(programs / "train.py", here / "elsewhere") as names:
+            return [p.sum().item() for p in names["net"].parameters()]
 
     before = trained()
     run(capsys, "--fix", "--no-cache", "programs")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import runpy
-import sys
 from pathlib import Path
 
 import pytest
 
 from tapecheck.cli.across import to_their_files
 from tapecheck.cli.checking import CheckOptions, check_file
+from tests.projects.running import run_main
 
 _FILLED = {
     "list": "self.blocks = [nn.Linear(4, 4) for _ in range(2)]",
@@ -115,20 +114,12 @@ def _project(folder: Path, filled: str, blocks: str, optimizer: str, late: str) 
 
 def _lost(folder: Path) -> int:
     """Return how many parameters PyTorch gives gradients that the optimizer does not have."""
-    before = set(sys.modules)
-    sys.path.insert(0, str(folder))
-    try:
-        names = runpy.run_path(str(folder / "main.py"))
-    finally:
-        sys.path.remove(str(folder))
-        for name in set(sys.modules) - before:
-            if str(getattr(sys.modules[name], "__file__", "")).startswith(str(folder)):
-                del sys.modules[name]
-    net = names["model"]
-    has = {id(one) for group in names["trainer"].optimizer.param_groups for one in group["params"]}
-    blocks = getattr(net.blocks, "values", lambda: net.blocks)()
-    every = [*net.parameters(), *(one for block in blocks for one in block.parameters())]
-    return sum(one.grad is not None and id(one) not in has for one in {id(one): one for one in every}.values())
+    with run_main(folder / "main.py") as names:
+        net = names["model"]
+        has = {id(one) for group in names["trainer"].optimizer.param_groups for one in group["params"]}
+        blocks = getattr(net.blocks, "values", lambda: net.blocks)()
+        every = [*net.parameters(), *(one for block in blocks for one in block.parameters())]
+        return sum(one.grad is not None and id(one) not in has for one in {id(one): one for one in every}.values())
 
 
 def _found(folder: Path) -> set[tuple[str, str]]:

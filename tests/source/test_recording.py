@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import runpy
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from tapecheck.source.callers import Callers
 from tapecheck.source.project import Setup
+from tests.projects.running import run_main
 
 _LIBRARY = """
 SEEN = []
@@ -119,16 +119,12 @@ def _laid_out(folder: Path, call: str, off: str) -> Callers:
 def _recorded(folder: Path) -> list[bool]:
     """Run the project and return whether recording was on at each call."""
     torch = pytest.importorskip("torch")
-    sys.path.insert(0, str(folder))
     try:
-        runpy.run_path(str(folder / "main.py"))
-        seen: list[bool] = sys.modules["library"].SEEN
-        return seen
+        with run_main(folder / "main.py"):
+            seen: list[bool] = sys.modules["library"].SEEN
+            return seen
     finally:
         torch.set_grad_enabled(True)
-        sys.path.remove(str(folder))
-        for name in ("library", "steps", "helpers"):
-            sys.modules.pop(name, None)
 
 
 @pytest.mark.parametrize(("call", "off"), [*itertools.product(_CALLS, _OFF)])
