@@ -15,6 +15,34 @@ SOURCES = {
     "list": "v{n} = list(load{n}())\n",
     "condition": "v{n} = [{n}] if ask{n}() else []\n",
 }
+ONE = {
+    "some": "v0 = list(itertools.islice(load0(), 3))",
+    "some of a loop": "v0 = []\nfor z in itertools.islice(load0(), 3):\n    v0.append(z)",
+    "reduced": "v0 = functools.reduce(lambda before, z: [*before, z], load0(), [])",
+    "passed": "def take(*given):\n    return list(given)\n\n\nv0 = take(*load0())",
+    "passed behind": "def take(*given):\n    return given[1:]\n\n\nv0 = take(0, *load0())",
+    "passed by name": "def take(**given):\n    return given\n\n\nv0 = take(**load0())",
+    "in place of all": "v0 = [0]\nv0[:] = load0()",
+    "in place of one": "v0 = [0]\nv0[0:1] = load0()",
+    "first": "v0 = load0()[:1]",
+    "rest": "v0 = load0()[1:]",
+    "extended by a map": "v0 = []\nv0.extend(map(str, load0()))",
+    "extended by pairs": "v0 = []\nv0.extend(zip(load0(), range(4)))",
+    "repeated": "v0 = [0] * len(load0())",
+    "numbered": "v0 = list(range(len(load0())))",
+    "chained": "v0 = list(itertools.chain.from_iterable([load0()]))",
+    "while it is so": "v0 = list(itertools.takewhile(bool, load0()))",
+    "displayed": "v0 = {**load0()}",
+    "counted": "v0 = collections.Counter(load0())",
+}
+ASKED = {
+    "not": "if not v0:\n    DO",
+    "length": "if len(v0) == 0:\n    DO",
+    "else": "for z in v0:\n    break\nelse:\n    DO",
+    "other side": "if v0:\n    print(v0)\nelse:\n    DO",
+    "flag": "empty = True\nfor z in v0:\n    empty = False\nif empty:\n    DO",
+    "while": "while not v0:\n    DO\n    break",
+}
 FAULTS = {
     "TAPE301": "loss = (w * w).sum()\nloss.backward(retain_graph=True)\nif {asked}:\n    loss.backward()\n",
     "TAPE103": "total = torch.ones(2).sum()\nif {asked}:\n    total = (w * w).sum()\ntotal.backward()\n",
@@ -45,6 +73,18 @@ def test_many_places_may_have_nothing(source: str, fault: str) -> None:
 def test_places_of_several_kinds_may_have_nothing_together(one: str, other: str, fault: str) -> None:
     made = [SOURCES[one], SOURCES[other], SOURCES["condition"], SOURCES["loop"]]
     assert fault not in _certain(made, fault, "not v0 and not v1 and not v2 and not v3")
+
+
+@pytest.mark.parametrize(("source", "fault"), [*product(ONE, FAULTS)])
+def test_one_place_may_have_nothing(source: str, fault: str) -> None:
+    head = "import collections, functools, itertools\nimport torch\nfrom hidden import load0\n\n"
+    before, after = FAULTS[fault].split("if {asked}:\n    ")
+    does, _, after = after.partition("\n")
+    for name, asked in ASKED.items():
+        made = f"{head}w = torch.ones(2, requires_grad=True)\n{ONE[source]}\n"
+        text = f"{made}{before}{asked.replace('DO', does)}\n{after}"
+        found = [finding.code for finding in check(from_text(text, "train.py")).findings if finding.certain]
+        assert fault not in found, name
 
 
 @pytest.mark.parametrize("fault", ["TAPE103", "TAPE301"])

@@ -204,6 +204,18 @@ _ROWS = {
     "deque": "import collections\nrows = collections.deque(sys.stdin)",
     "chain": "import itertools\nrows = list(itertools.chain(sys.stdin, []))",
     "nested": "rows = [[line for line in sys.stdin]][0]",
+    "some": "import itertools\nrows = list(itertools.islice(sys.stdin, 3))",
+    "some of a loop": "import itertools\nrows = []\nfor line in itertools.islice(sys.stdin, 3):\n    rows.append(line)",
+    "reduced": "import functools\nrows = functools.reduce(lambda before, line: [*before, line], sys.stdin, [])",
+    "passed": "def take(*lines):\n    return list(lines)\n\n\nrows = take(*sys.stdin)",
+    "passed behind": "def take(*lines):\n    return lines[1:]\n\n\nrows = take(0, *sys.stdin)",
+    "in place of all": "rows = [0]\nrows[:] = sys.stdin",
+    "in place of one": "rows = [0]\nrows[0:1] = sys.stdin",
+    "first": "rows = sys.stdin.readlines()[:1]",
+    "extended by a map": "rows = []\nrows.extend(map(str.strip, sys.stdin))",
+    "extended by pairs": "rows = []\nrows.extend(zip(sys.stdin, range(4)))",
+    "repeated": "rows = [0] * len(list(sys.stdin))",
+    "numbered": "rows = list(range(len(list(sys.stdin))))",
 }
 _INPUTS = ("", "1", "1\n2\n3\n4\n")
 _ASKS = {

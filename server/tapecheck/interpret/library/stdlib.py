@@ -439,7 +439,7 @@ def _tee(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _reduce(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    items = m.gathered(args[1], node)[0] if len(args) > 1 else []
+    items = m.gathered(args[1], node, perhaps_none=len(args) > 2)[0] if len(args) > 1 else []
     if len(args) > 2:
         items.insert(0, args[2])
     if not items:

@@ -127,7 +127,7 @@ def _repeated(machine: Engine, sequence: tuple[Value, ...] | List, count: Value,
     if isinstance(count, int) and 0 <= count * len(items) <= limits.MAX_REPEATED:
         repeated = items * count
         return tuple(repeated) if isinstance(sequence, tuple) else machine.new_list(repeated, node, sequence.more)
-    if type(count) is Unknown and behaviour(sequence).is_whole() and not items:
+    if type(count) is Unknown and ((behaviour(sequence).is_whole() and not items) or machine.takes_nothing(node)):
         return () if isinstance(sequence, tuple) else machine.new_list([], node)
     made = machine.new_list(items, node, behaviour(sequence).rest() | MORE)
     return measured(made, Unknown.hanging_on("len", Kind.WHOLE, unknowns.setting(machine, count)))

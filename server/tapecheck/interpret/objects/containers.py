@@ -37,7 +37,7 @@ from tapecheck.interpret.values import (
 
 def extend(machine: Engine, target: List, value: Value, node: ast.AST) -> None:
     if behaviour(value).is_iterator:
-        drawn, rest = machine.gathered(value, node)
+        drawn, rest = machine.gathered(value, node, perhaps_none=True)
         append_all(machine, target, drawn, node, rest)
         return
     items, rest = behaviour(value).known_items(machine, node), 0

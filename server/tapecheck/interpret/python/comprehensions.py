@@ -83,11 +83,11 @@ def gathered(machine: Engine, value: Value, node: ast.AST, *, perhaps_none: bool
     """
     if not isinstance(value, (Generator, Stream)):
         known = behaviour(value).known_items(machine, node)
-        if known is not None:
+        if known is not None and not behaviour(value).perhaps_none():
             return known, 0
         if perhaps_none and takes_nothing(machine, node):
             return [], 0
-        return list(machine.elements(value, node)), rest_of(value)
+        return list(machine.elements(value, node)) if known is None else known, rest_of(value)
     if perhaps_none and value.perhaps_none() and takes_nothing(machine, node):
         return [], 0
     extent = Extent(enough=limits.MIN_ITERATIONS)

@@ -242,8 +242,10 @@ def _spread(machine: Engine, value: Value, argument: ast.Starred) -> tuple[Seque
     items = behaviour(value).known_items(machine, argument)
     if items is not None:
         return items, True
-    # Of a list that may have more elements, those that are known are passed first.
-    return (isinstance(value, List) and value.items) or [value], False
+    if isinstance(value, List) and value.items:
+        # Of a list that may have more elements, those that are known are passed first.
+        return value.items, False
+    return ([], True) if machine.takes_nothing(argument) else ([value], False)
 
 
 _CLEARING = frozenset(("zero_", "detach_", "requires_grad_"))

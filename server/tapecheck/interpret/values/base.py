@@ -263,6 +263,7 @@ class Interpreter(Protocol):
     def unknown(self, name: str) -> Value: ...
     @property
     def guessed(self) -> Callable[..., int]: ...
+    def takes_nothing(self, node: ast.AST) -> bool: ...
 
 
 class Default(NamedTuple):
@@ -336,6 +337,10 @@ class BaseValue:
 
     def is_whole(self) -> bool:
         """Whether it is a container of which every element is known."""
+        return False
+
+    def perhaps_none(self) -> bool:
+        """Whether nobody knows if there are any of the elements that the dry run goes by."""
         return False
 
     def rest(self) -> int:
@@ -686,11 +691,11 @@ class Stream(BaseValue):
 
     def may_be_empty(self) -> bool:
         """Whether nobody knows if there are any elements, of it or of what they are drawn from."""
-        return (
+        return not self.endless and (
             self.length() is None
             or self.settled
             or bool(self.rest())
-            or any(one.may_be_empty() for one in only(self.sources, Stream))
+            or any(one.may_be_empty() for one in only((*self.sources, *self.over), Stream))
         )
 
     def perhaps_none(self) -> bool:

@@ -453,6 +453,8 @@ class List(Container):
 
     def _set_slice(self, machine: Interpreter, parts: list[Value], value: Value, node: ast.AST) -> None:
         items = behaviour(value).known_items(machine, node)
+        if items is None and machine.takes_nothing(node):
+            items = []
         if parts == [None, None, None] and isinstance(value, List):
             # All of it is replaced by a list of few elements.
             self.window = value.window
@@ -795,6 +797,9 @@ class Range(BaseValue):
 
     def known_count(self) -> int | None:
         return None if self.open else len(self)
+
+    def perhaps_none(self) -> bool:
+        return self.open
 
     def unknown_counts(self) -> Iterable[Value]:
         return () if self.settled is None else (self.settled,)

@@ -525,6 +525,7 @@ class Unknown(BaseValue):
         size = self.asked_length()
         if self.shown.truth is False and size.concrete is None:
             settle_on(size, 0)
+        at_most = size.shown.bounds is not None and size.concrete is None and self.shown.truth is None
         if machine.guessed(size, node) and self.shown.truth is None:
             self.shown = self.shown._replace(truth=True)
         fresh: dict[int, Value] = {}
@@ -535,7 +536,8 @@ class Unknown(BaseValue):
                 self._apart(machine, made, node)
             return fresh[index]
 
-        return Stream(lambda: if_asked(size), item, one_way=self.concrete is None and not self.asked.items, count=size)
+        one_way = self.concrete is None and not self.asked.items
+        return Stream(lambda: if_asked(size), item, one_way=one_way, count=size, settled=at_most)
 
     def rest(self) -> int:
         return NUMBERS if of_numbers(self) else 0
