@@ -8,8 +8,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.values import only
 from tapecheck.source.nodes import attr_of, children, id_of, method_called, negated, of_kind, stored_to, walk
 from tapecheck.source.notes import placeless
 
@@ -401,6 +403,32 @@ def missed(machine: Engine, node: ast.AST) -> bool:
             key = place.value if isinstance(place, ast.Constant) else None
             return any(one.any_key or key in one.keys for one in told)
     return False
+
+
+def unmade(machine: Engine, node: ast.Name) -> bool:
+    """Return whether nothing binds a name because of how a condition was answered, of an `if` in the scope around it or
+    in one further out.
+    """
+    position, asked = machine.world.position, machine.world.choices.asked
+    module, notes = position.frames[-1].module, position.notes
+    here = [one.statement for place, one in asked.items() if place[0] == module.path]
+    making = [one for one in only(here, ast.If) if node.id in notes.of(one, makes).names]
+    if not making or module.source is None:
+        return False
+    scopes = notes.of(module.source.tree, _scopes)
+    return any(all(_within(node, scope) for scope in scopes if _within(one, scope)) for one in making)
+
+
+def _scopes(tree: ast.AST) -> list[_Scope]:
+    return [*of_kind(tree, ast.FunctionDef), *of_kind(tree, ast.AsyncFunctionDef), *of_kind(tree, ast.ClassDef)]
+
+
+def _within(node: ast.expr | ast.stmt, scope: _Scope) -> bool:
+    """Return whether a node stands in what a function or a class begins."""
+    return scope.lineno < node.lineno <= (scope.end_lineno or scope.lineno)
+
+
+_Scope: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def free_names(node: ast.AST) -> frozenset[str]:
