@@ -80,6 +80,10 @@ MOST_PASSED_BY = 8
 """Ways of one start that pass by a loop which may not go round, for such a finding."""
 MOST_FAILING = 16
 """Ways of one start that have an exception raised which nobody has seen, for such a finding: two for each handler."""
+FEWEST_COMBINED = 3
+"""Conditions of a start of which more than a pair can hang together in a test that values decide."""
+MOST_MORE_COMBINED = 32
+"""Ways of one start that answer further ones of these, for such a finding, before it is a possible one."""
 MOST_CALLEES = 20
 """Functions that are read to learn that a call builds no graph of its own; with more it is taken to build one."""
 MOST_LIVED = 200

@@ -14,6 +14,7 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.explore import faults
 from tapecheck.interpret.explore.alike import Seen
 from tapecheck.interpret.explore.clearing import Clearing
+from tapecheck.interpret.explore.combined import Combined
 from tapecheck.interpret.explore.effects import Effect
 from tapecheck.interpret.explore.entries import Entry, begin
 from tapecheck.interpret.explore.index import Told, index_of
@@ -123,6 +124,8 @@ class Turns:
     """Those that a way answered otherwise and came to its end."""
     begun: set[Place] = field(default_factory=set)
     """Those that a way answered otherwise which the work limit ended: before what the answer leads to, maybe."""
+    uncombined: set[Place] = field(default_factory=set)
+    """The tests that further answers together could still bring to come out otherwise."""
     watched: dict[Place, Watched] = field(default_factory=dict)
     """What can depend on those that a path is to answer otherwise, as the last path showed it."""
 
@@ -184,6 +187,8 @@ class Exploration:
     seen: Seen = field(default_factory=Seen)
     """What the tapes so far have shown."""
     turns: Turns = field(default_factory=Turns)
+    combined: Combined = field(default_factory=Combined)
+    """What its ways have shown of the tests that they decide."""
     longer: int = 0
     """The least number of elements for what nobody knows the length of; 0 where the usual number will do."""
     measured: list[tuple[Way, Tape, Measured]] = field(default_factory=list)
@@ -214,6 +219,7 @@ class Exploration:
                     break
                 if len(self.queue) > 1:
                     self.queue.sort(self._untold)
+        self._combine()
         self._note_untried()
         if not self.passes_failures:
             self._measure()
@@ -289,6 +295,27 @@ class Exploration:
             return False
         Probes(self, self.wanted, self.found.tapes, self.by_default).try_all(ways)
         return self._goes_on()
+
+    def _combine(self) -> None:
+        """Try further answers together where a test asks for what they choose: see `combined`."""
+        choosing = self.queue.choosing
+        if len(choosing) < limits.FEWEST_COMBINED or not self.wanted.compares or not self.wanted.claiming:
+            return
+        for number in range(limits.MOST_MORE_COMBINED + 1):
+            untaken = self.combined.untaken(self._modules, choosing)
+            patterns = self.combined.next(untaken, self.queue.answers)
+            if patterns is None:
+                return
+            if number == limits.MOST_MORE_COMBINED or not self.has_work:
+                self.turns.uncombined = {one.at for one in untaken}
+                return
+            tape, _ = self.probe(Way(Policy(dict(patterns), self.by_default), together=True))
+            if tape.complete and self.wanted.changed_by(self.found.tapes, tape):
+                tape.refutes_only = True
+                self.found.tapes.append(tape)
+                self.wanted.look(self.found.tapes)
+                if not self.wanted.claiming:
+                    return
 
     def _grant(self) -> None:
         """Give the work, once, that trying conditions together may take."""
@@ -446,6 +473,8 @@ class Exploration:
                 )
 
     def _note_calls(self, run: Run) -> None:
+        choices = run.world.choices
+        self.combined.note(run.way.policy.patterns, choices.came_out, choices.passed)
         start = self.entry.span(self.source.path) if self.entry is not None else None
         whole = not run.cut_short
         self.found.calls |= {Called(function, on, start, at, whole) for function, on, at in run.world.calls.recorded}
@@ -513,7 +542,7 @@ class Exploration:
         """Note the conditions whose other answer no way came to the end of."""
         turns = self.turns
         left = (turns.begun | (self.queue.waiting - turns.dull)) - turns.done
-        untried = frozenset(left | self.queue.missed - turns.done | self.queue.unpassed)
+        untried = frozenset(left | self.queue.missed - turns.done | self.queue.unpassed | turns.uncombined)
         if untried:
             clearing = Clearing(self._modules)
             keeping = frozenset(

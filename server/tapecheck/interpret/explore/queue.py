@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 from collections import deque
 from collections.abc import Collection, Hashable, Iterable, Mapping, Set
@@ -41,6 +42,8 @@ class Queue:
     """The ways that have an exception raised which nobody has seen."""
     _asked: dict[Place, bool] = field(default_factory=dict)
     """The likelier answers to all conditions that were asked."""
+    _statements: dict[Place, ast.AST | None] = field(default_factory=dict)
+    """The statements that these decide about."""
     _combined: bool = False
     """Whether these were tried together, too."""
 
@@ -69,6 +72,16 @@ class Queue:
         left = {place for place, way in self._passing.items() if way.policy.key() not in self._tried}
         # The rules are asked only where it matters.
         return left if left and self.wanted.claiming else set()
+
+    @property
+    def choosing(self) -> dict[Place, ast.AST | None]:
+        """The conditions that were asked, and the loops that may not go round, each with its statement."""
+        return {**self._statements, **dict.fromkeys(self._passing)}
+
+    @property
+    def answers(self) -> Mapping[Place, bool]:
+        """The likelier answers to all conditions that were asked."""
+        return self._asked
 
     @property
     def most(self) -> int:
@@ -132,6 +145,7 @@ class Queue:
                 known.setdefault(way.turned, way)
         for place, one in asked.items():
             self._asked.setdefault(place, one.default)
+            self._statements.setdefault(place, one.statement)
 
     def take_quiet(self, settled: Collection[Place]) -> list[Way]:
         """Take the ways out that answer a condition otherwise on which nothing hangs that code says, once each, but for

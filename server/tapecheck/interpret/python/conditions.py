@@ -83,6 +83,7 @@ def test(machine: Engine, expression: ast.expr, env: Env, node: ast.AST, default
     answer = known_truth(machine, value)
     if answer is None or (node in machine.world.choices.leaving and _asked_here(machine, expression, value)):
         return _decided(machine, expression, value, env, node, _default(machine, node, default))
+    machine.world.choices.came_out.add((expression, answer))
     if type(node) is ast.If:
         if machine.world.choices.answering:
             _follow(machine, expression, value, node, env)

@@ -398,6 +398,8 @@ def _bool_op(machine: Engine, node: ast.BoolOp, env: Env) -> Value:
             machine.settle(value, truth)
             places.append(machine.world.choices.answered[-1])
             other = node.values[index + 1 :] if truth == wanted else [part]
+        else:
+            machine.world.choices.came_out.add((part, truth))
         if truth == wanted:
             break
     if places and machine.world.watcher is not None:
@@ -426,7 +428,9 @@ def _if_exp(machine: Engine, node: ast.IfExp, env: Env) -> Value:
     world = machine.world
     answered = len(world.choices.answered)
     world.choices.passed.setdefault(node, world.position.frames[-1].file)
-    taken, other = (node.body, node.orelse) if machine.test(node.test, env, node) else (node.orelse, node.body)
+    answer = machine.test(node.test, env, node)
+    world.choices.came_out.add((node, answer))
+    taken, other = (node.body, node.orelse) if answer else (node.orelse, node.body)
     places = world.choices.answered[answered:]
     value = machine.eval(taken, env)
     if places and world.watcher is not None:

@@ -667,6 +667,8 @@ def _asked(loop: _Loop, node: ast.While) -> _Truth:
         guards.note_cutting(loop.machine, node, answer, loop.env)
     elif not loop.done and _passes_by(loop.world, node, node, env=loop.env, asked=node.test):
         answer = False
+    if not loop.done:
+        loop.world.choices.met(node, answer is not False)
     return answer, by_default
 
 
@@ -765,6 +767,8 @@ def _truth(loop: _Loop, test: ast.expr, env: Env) -> _Truth:
             loop.hangs_on = value
             counted = conditions.asks_a_count(machine, test, env)
             loop.hidden = loop.hidden or (loop.done == 1 and not counted and unknowns.hidden(machine, value))
+        else:
+            machine.world.choices.came_out.add((test, answer))
         return answer, behaviour(value).by_default() if answer is None else answer
     wanted = isinstance(test.op, ast.Or)
     answers: list[_Truth] = []

@@ -89,6 +89,7 @@ def _if(machine: Engine, node: ast.If, env: Env) -> Run:
     choices.followed.clear()
     choices.passed.setdefault(node, world.position.frames[-1].file)
     taken = conditions.branch(machine, node, env)
+    choices.came_out.add((node, taken))
     places, followed = choices.answered[answered:], choices.followed[:]
     if world.watcher is not None and (places or followed):
         signal = yield from _watched_if(machine, node, taken, places, followed, env)

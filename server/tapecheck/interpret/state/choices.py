@@ -76,6 +76,8 @@ class Choices:
         """The undecided conditions that were answered, in order."""
         self.passed: dict[ast.AST, str] = {}
         """The conditions that were met, decided or not, with the files that they stand in."""
+        self.came_out: set[tuple[ast.AST, bool]] = set()
+        """How those came out, and the parts of their tests that values decide."""
         self.led_out: dict[ast.If, None] = {}
         """Those whose answer has led out of the block around them."""
         self.followers: dict[Place, dict[ast.If, None]] = {}
@@ -157,6 +159,11 @@ class Choices:
         enters = self.choose(at, True, text, loop)
         self.passed_by = self.passed_by or not enters
         return not enters
+
+    def met(self, node: ast.AST, answer: bool) -> None:
+        """Note a condition that came out so, whatever decided it."""
+        self.passed.setdefault(node, self._position.frames[-1].file)
+        self.came_out.add((node, answer))
 
     def fails(self, node: ast.AST) -> bool:
         """Whether the path has an exception raised where somebody would catch it: one does where its policy says so.
