@@ -113,3 +113,51 @@ def test_what_one_loop_fills_is_registered(filled: str, blocks: str) -> None:
     assert count == (1 if "," in blocks else 2 + ("self.c" in made))
     assert all(parameter.grad is not None for parameter in _run(mended)["net"].parameters())
     assert len(list(_run(mended)["net"].parameters())) == (2 + 6 * len(uses)) * (2 if "," in blocks else 1)
+
+
+RETURNED = {
+    "comprehension": "return [nn.Linear(3, 3) for _ in range(3)]",
+    "written out": "return [nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 3)]",
+    "appended": "found = []\nfor _ in range(3):\n    found.append(nn.Linear(3, 3))\nreturn found",
+    "blocks": "return [nn.Sequential(nn.Linear(3, 3), nn.Tanh()) for _ in range(3)]",
+    "named": "return {'abc'[i]: nn.Linear(3, 3) for i in range(3)}",
+    # What no container of torch takes, or takes as something else.
+    "numbered": "return {i: nn.Linear(3, 3) for i in range(3)}",
+    "nested": "return [[nn.Linear(3, 3)] for _ in range(3)]",
+    "dotted": "return {f'{i}.x': nn.Linear(3, 3) for i in range(3)}",
+    "parameters": "return [nn.Parameter(torch.ones(3)) for _ in range(3)]",
+}
+TAKEN = {
+    "named": "self.a['abc'[i]](x)", "numbered": "self.a[i](x)", "nested": "self.a[i][0](x)",
+    "dotted": "self.a[f'{i}.x'](x)", "parameters": "x * self.a[i]",
+}  # fmt: skip
+CALLED = ("made()", "self.made()", "Block.made()", "made_through()")
+
+
+@pytest.mark.parametrize("called", CALLED)
+@pytest.mark.parametrize("returned", RETURNED)
+def test_what_a_helper_returns_is_registered_where_it_is_stored(returned: str, called: str) -> None:
+    text = PROGRAM.format(
+        made=f"        self.a = {called}",
+        used=f"            x = {TAKEN.get(returned, 'self.a[i](x)')}",
+        blocks="Block()",
+    )
+    helper = "def made():\n" + _indented(RETURNED[returned], 4) + "\n\n"
+    if "." in called:
+        method = "    @staticmethod\n" + _indented(helper, 4) + "\n"
+        text = text.replace("    def forward", method + "    def forward")
+    else:
+        text = text.replace("class Block", helper + "def made_through():\n    return made()\n\nclass Block")
+    report = report_of(text)
+    (finding,) = report.findings
+    stored = text.splitlines()[finding.span.line - 1].strip() == f"self.a = {called}"
+    assert finding.code == "TAPE405" and (stored or "." in called)
+    titles = [fix.title for fix in fixes_for(report, finding) if "Register" in fix.title]
+    before = len(list(_run(text)["net"].parameters()))
+    if returned in ("numbered", "nested", "dotted", "parameters"):
+        assert not any(f"({called})" in fixed(text, fix) for fix in fixes_for(report, finding))
+        return
+    assert titles[0] == f"Register them: `nn.Module{'Dict' if returned == 'named' else 'List'}`"
+    mended, count = _repaired(text)
+    after = list(_run(mended)["net"].parameters())
+    assert count == 1 and len(after) == before + 6 and all(one.grad is not None for one in after)

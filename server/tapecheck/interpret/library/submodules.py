@@ -66,8 +66,12 @@ def names(owner: Instance) -> list[str]:
     return [
         name
         for name, value in owner.attrs.items()
-        if name != "training" and (isinstance(value, Tensor) if parameters else not isinstance(value, _NO_LAYERS))
+        if name != "training" and (isinstance(value, Tensor) if parameters else _may_be_layer(value))
     ]
+
+
+def _may_be_layer(value: Value) -> bool:
+    return not isinstance(value, _NO_LAYERS)
 
 
 def item(modules: Modules, owner: Instance, index: Value, node: ast.AST) -> Value:
@@ -214,6 +218,8 @@ def _pop(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: as
 def _append(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     modules.world.stores.kept += 1
     for value in (*args, *kwargs.values())[:1]:
+        if layer_of(owner).container in ("ModuleList", "Sequential") and not (value is None or _may_be_layer(value)):
+            modules.machine.wrong("TypeError", node)
         owner.attrs[str(len(names(owner)))] = _entry(modules, owner, value, node)
     return owner
 

@@ -49,6 +49,34 @@ def register(context: Context) -> Iterator[Candidate]:
             )
 
 
+def register_what_is_returned(context: Context) -> Iterator[Candidate]:
+    """Wrap the call of a helper, in whichever file, that returns a plain list or dict of modules to an attribute."""
+    code, lacking = context.code, lacking_of(context)
+    if lacking is None or lacking.kind != "unregistered":
+        return
+    for storing in dict.fromkeys(map(code.statement_at, (context.finding.span, *lacking.calls))):
+        value = storing.value if isinstance(storing, (ast.Assign, ast.AnnAssign)) else None
+        wrapper = _module_for(context, storing) if isinstance(value, ast.Call) and storing is not None else ""
+        if wrapper and value is not None:
+            yield Candidate(
+                f"Register them: `{wrapper}`", f"{EFFECT} `.to()` and `state_dict()` know them, too.",
+                [code.replace(value, f"{wrapper}({code.segment(value)})")], group="register",
+            )  # fmt: skip
+            return
+
+
+def _module_for(context: Context, storing: ast.stmt) -> str:
+    """Return the container of `torch.nn` for what a statement stores in an attribute, where each parameter that lacks
+    is one of a module in there, by a number or by a name; empty where that is not so.
+    """
+    stored = targets(storing)
+    name = attr_of(stored[0]) if len(stored) == 1 else ""
+    below = re.compile(rf"[^\[\]]*\.{re.escape(name)}\[([^\[\]]+)\]\.[^\[\]]+")
+    keys = [found[1] if found is not None else "" for found in map(below.fullmatch, context.finding.facts.parameters)]
+    kinds = {"List" if key.isdecimal() else "Dict" if _NAME_AS_KEY.fullmatch(key) else "" for key in keys}
+    return f"{_nn(context.code)}.Module{min(kinds)}" if name and len(kinds) == 1 and "" not in kinds else ""
+
+
 def _registered(code: Code, value: ast.expr, wrapper: str) -> Change:
     """Return the edit that wraps a plain list or dict, or puts the container in the place of an empty one."""
     empty = isinstance(value, ast.Call) or not code.segment(value).strip("[]{} \n")
@@ -392,6 +420,7 @@ def _made(lacking: Lacking) -> list[Span]:
 
 STRATEGIES: tuple[Strategy, ...] = (
     register,
+    register_what_is_returned,
     make_optimizer_later,
     frozen_too,
     hand_over,
