@@ -104,3 +104,48 @@ def test_the_programs_run_as_they_are_told_to(calls: str, tmp_path: Path) -> Non
         _laid_out(state, calls, folder)
         done = subprocess.run([sys.executable, "main.py"], cwd=folder, capture_output=True, text=True, check=False)
         assert (done.returncode == 0) is is_right and (is_right or "second time" in done.stderr), done.stderr
+
+
+DECODER = """\
+from torch import nn
+
+
+class Decoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.GRUCell(3, 3)
+
+    def forward(self, x):
+        return self.cell(x)
+
+    def decode(self, x, steps):
+        scores = []
+        for _ in range(steps):
+            x = self.cell(x)
+            print(x.max().item())
+            scores.append(x)
+        return len(scores)
+"""
+DECODING = {
+    "recording": "model.decode(x, 3)",
+    "in a block": "with torch.no_grad():\n    model.decode(x, 3)",
+    "decorated": "@torch.inference_mode()\ndef translate(model):\n    model.decode(x, 3)\n\ntranslate(model)",
+    "now and then": "with torch.no_grad():\n    model.decode(x, 3)\nmodel.decode(x, 3)",
+    "recording again": "with torch.no_grad():\n    with torch.enable_grad():\n        model.decode(x, 3)",
+}
+MADE_HERE = {
+    "in sight": "from decoder import Decoder\nmodel = Decoder()",
+    "out of sight": "import decoder\nmodel = vars(decoder)['De' + input()]()",
+}
+
+
+@pytest.mark.parametrize(("made", "decoding"), [*product(MADE_HERE, DECODING)])
+def test_what_is_called_without_recording_keeps_no_graphs(made: str, decoding: str, tmp_path: Path) -> None:
+    main = f"import torch\n{MADE_HERE[made]}\nx = torch.randn(2, 3)\n{DECODING[decoding]}\n"
+    for name, text in {"pyproject.toml": "", "decoder.py": DECODER, "main.py": main}.items():
+        (tmp_path / name).write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-m", "tapecheck", "check", "--no-cache", "--output-format", "concise", "decoder.py"],
+        cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert ("TAPE201" in done.stdout) == (decoding not in ("in a block", "decorated"))

@@ -192,3 +192,50 @@ def test_a_method_is_seen_through_where_all_of_its_class_is_written(
     )
     callers = Callers(Setup().project_of(str(tmp_path / "library.py")), {})
     assert callers.may_be_unrecorded("evaluate", method=False) is not seen
+
+
+_AROUND = {
+    "on": "{0}",
+    "block": "with torch.no_grad():\n    {0}",
+    "inference": "with torch.inference_mode():\n    {0}",
+    "further in": "with torch.no_grad():\n    for _ in range(1):\n        if True:\n            {0}",
+    "decorated": "@torch.no_grad()\ndef outer():\n    {0}\n\nouter()",
+    "decorated in a block": "with torch.enable_grad():\n    @torch.no_grad()\n    def outer():\n        {0}\n\n"
+    "    outer()",
+    "in a function": "def outer():\n    with torch.no_grad():\n        {0}\n\nouter()",
+    "several": "with torch.no_grad(), open(os.devnull):\n    {0}",
+    "on again": "with torch.no_grad():\n    with torch.enable_grad():\n        {0}",
+    "on again at once": "with torch.no_grad(), torch.enable_grad():\n    {0}",
+    "on by a flag": "with torch.no_grad():\n    with torch.set_grad_enabled(True):\n        {0}",
+    "later": "with torch.no_grad():\n    def outer():\n        {0}\n\nouter()",
+    "a lambda": "with torch.no_grad():\n    outer = lambda: {0}\n\nouter()",
+    "drawn": "with torch.no_grad():\n    outer = ({0} for _ in range(1))\n\nlist(outer)",
+    "a generator": "@torch.no_grad()\ndef outer():\n    yield {0}\n\nlist(outer())",
+    "a method": "class Outer:\n    @torch.inference_mode()\n    def run(self):\n        {0}\n\nOuter().run()",
+    "twice": "with torch.no_grad():\n    {0}\n{0}",
+    "handed on": "with torch.no_grad():\n    run = evaluate\nrun(1)",
+    "by a text": "with torch.no_grad():\n    {0}\ngetattr(library, 'evaluate')(1)",
+}
+_BY_TEXT_ALONE = (
+    "block", "inference", "further in", "decorated", "decorated in a block", "in a function", "several", "a method",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("call", ["evaluate(1)", "library.evaluate(1)", "print(evaluate(1))", "[evaluate(1)][0]"])
+@pytest.mark.parametrize("around", _AROUND)
+def test_what_is_called_without_recording_alone(around: str, call: str, tmp_path: Path) -> None:
+    main = "import os\nimport torch\nimport library\nfrom library import evaluate\n\n" + _AROUND[around].format(call)
+    for name, text in {"pyproject.toml": "", "library.py": _LIBRARY, "main.py": main + "\n"}.items():
+        (tmp_path / name).write_text(text)
+    path = str(tmp_path / "library.py")
+    line = next(number for number, text in enumerate(_LIBRARY.splitlines(), 1) if text.startswith("def evaluate"))
+    unrecorded = Callers(Setup().project_of(path), {}).calls_unrecorded(line)
+    assert unrecorded == (around in _BY_TEXT_ALONE)
+    if unrecorded:
+        assert set(_recorded(tmp_path)) == {False}
+
+
+def test_what_nobody_calls_is_called_with_recording_on(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "library.py").write_text("def evaluate(model):\n    return model\n")
+    assert not Callers(Setup().project_of(str(tmp_path / "library.py")), {}).calls_unrecorded(1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -116,12 +116,10 @@ def told_by_callers(files: Sequence[Checked], projects: Projects) -> Callable[[F
     """Return what tells the findings of functions that are left to the code which calls them, in some files."""
     from tapecheck.rules import RAISING
     from tapecheck.rules.starts import LeftToCallers
-    from tapecheck.source.callers import Callers
+    from tapecheck.source.callers import Texts
 
-    def named(function: Span) -> Collection[tuple[str, int]] | None:
-        return Callers(projects.of(function.file), {}).places_of(function.line)
-
-    return LeftToCallers((one for file in files for one in file.calls), RAISING, named)
+    texts = Texts(projects.of, {})
+    return LeftToCallers((one for file in files for one in file.calls), RAISING, texts)
 
 
 def _surer(home: Checked, finding: Finding) -> bool:

@@ -467,12 +467,7 @@ class Session:
     def _silent(self, snapshot: Snapshot, report: Report) -> Callable[[Finding], bool]:
         """Return what tells the findings of functions that are left to the code which calls them."""
         calls = [*report.interpretation.calls, *self._calls_here(snapshot, report.source.text)]
-        return LeftToCallers(calls, RAISING, self._named)
-
-    def _named(self, function: Span) -> Collection[tuple[str, int]] | None:
-        """Return where a function is named, in files as they are shown."""
-        project = self.setup.project_of(function.file)
-        return named_by.Callers(project, dict(self.unsaved())).places_of(function.line)
+        return LeftToCallers(calls, RAISING, named_by.Texts(self.setup.project_of, dict(self.unsaved())))
 
     def _from_before(self, analysis: Analysis) -> Iterator[Shown]:
         """Yield what was found before a statement was typed that does not parse yet; it has no fixes meanwhile."""

@@ -43,7 +43,16 @@ def _shows(group: Begun, finding: Finding, judge: Judge) -> bool:
 
 Place = tuple[str, int]
 """A file and a line."""
-Named = Callable[[Span], Collection[Place] | None]
+
+
+class Texts(Protocol):
+    """What the texts of a project say of a function."""
+
+    def places_of(self, function: Place) -> Collection[Place] | None:
+        """Return where it is named, other than to define or import it; None where nobody knows."""
+
+    def calls_unrecorded(self, function: Place) -> bool:
+        """Return whether it is named only to call it, where recording is switched off around that."""
 
 
 class LeftToCallers:
@@ -54,13 +63,13 @@ class LeftToCallers:
     that calls it so, where this was run to its end. So are possible errors and warnings, where each call is in such a
     program: nobody else passes anything else.
 
-    `named` gives the places where a function is named, other than to define or import it; None where nobody knows. One
-    that the dry run did not come to as a call may be another call, or hand the function on.
+    A place that names a function and that the dry run did not come to as a call may be another call, or hand it on.
+    What stands in a block that switches recording off runs so, whether the dry run came to it or not.
     """
 
-    def __init__(self, calls: Iterable[Called], raising: Collection[str], named: Named) -> None:
+    def __init__(self, calls: Iterable[Called], raising: Collection[str], texts: Texts) -> None:
         self._raising = raising
-        self._named = named
+        self._texts = texts
         self._calls: dict[Place, list[Called]] = {}
         for one in calls:
             self._calls.setdefault(_place(one.function), []).append(one)
@@ -93,24 +102,29 @@ class LeftToCallers:
             # A function that calls itself is no reason.
             self._silent[function] = False
             calls = self._calls.get(function, ())
-            self._silent[function] = all(map(self._is_unrecorded, calls)) and self._is_all(calls)
+            silent = all(map(self._is_unrecorded, calls)) and self._is_all(calls)
+            self._silent[function] = silent or self._is_silent_by_text(function)
         return self._silent[function]
+
+    def _is_silent_by_text(self, function: Place) -> bool:
+        """Whether the texts name a function to call it with recording off alone, as do the calls that were seen."""
+        seen = [one for one in self._calls.get(function, ()) if one.at is not None]
+        return all(map(self._is_unrecorded, seen)) and self._texts.calls_unrecorded(function)
 
     def _is_unrecorded(self, call: Called) -> bool:
         return not call.recording or (call.start is not None and self._is_silent(_place(call.start)))
 
     def _is_all(self, calls: Collection[Called]) -> bool:
         """Whether some calls of a function are all that there are."""
-        places = self._places_of(next(iter(calls)).function) if calls else None
+        places = self._places_of(_place(next(iter(calls)).function)) if calls else None
         return places is not None and places <= {_real(_place(one.at)) for one in calls if one.at}
 
-    def _places_of(self, function: Span) -> set[Place] | None:
+    def _places_of(self, function: Place) -> set[Place] | None:
         """Return where a function is named, asked once: that may take reading the project."""
-        key = _place(function)
-        if key not in self._places:
-            found = self._named(function)
-            self._places[key] = None if found is None else set(map(_real, found))
-        return self._places[key]
+        if function not in self._places:
+            found = self._texts.places_of(function)
+            self._places[function] = None if found is None else set(map(_real, found))
+        return self._places[function]
 
 
 def _by_caller(finding: Finding) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from tapecheck.source.environment import installed
@@ -13,7 +13,7 @@ from tapecheck.source.kept import KeptByPath
 from tapecheck.source.modules import SOURCES
 from tapecheck.source.nodes import of_kind, walk
 from tapecheck.source.project import Project, Projects
-from tapecheck.source.recording import SWITCHES, may_be_unrecorded
+from tapecheck.source.recording import SWITCHES, may_be_unrecorded, times_named
 from tapecheck.source.text import Source, from_text
 
 _MOST_FILES = 500
@@ -74,6 +74,30 @@ class Callers:
         """Return the files and lines that name the function which is defined on a line, other than to define or import
         it; None where it has no name of its own, or too many files may name it.
         """
+        found = self._naming(line)
+        if found is None:
+            return None
+        name, sources = found
+        return frozenset((file, line) for file, one in sources for line in _lines_naming(one, name))
+
+    def calls_unrecorded(self, line: int) -> bool:
+        """Return whether the texts name the function that is defined on a line only to call it, where they have
+        switched recording off.
+        """
+        name, sources = self._naming(line) or ("", [])
+        called = 0
+        for _, source in sources:
+            named, calls, unrecorded = (found[name] for found in source.notes.of(source.tree, times_named))
+            # A text may be what something is called by.
+            if not named == calls == unrecorded or len([*_lines_naming(source, name)]) != named:
+                return False
+            called += calls
+        return called > 0
+
+    def _naming(self, line: int) -> tuple[str, list[tuple[str, Source]]] | None:
+        """Return the name of the function that is defined on a line, with the files that hold it; None where it has
+        none of its own, or too many files may name it.
+        """
         source = self._source(self._path)
         if source is None:
             return None
@@ -87,11 +111,8 @@ class Callers:
         files = self._files(around=method)
         if files is None:
             return None
-        places: set[tuple[str, int]] = set()
-        for file in (self._path, *files):
-            if found.name in self._words_of(file) and (one := self._source(file)) is not None:
-                places.update((file, line) for line in _lines_naming(one, found.name))
-        return frozenset(places)
+        holding = [file for file in dict.fromkeys((self._path, *files)) if found.name in self._words_of(file)]
+        return found.name, [(file, one) for file in holding if (one := self._source(file)) is not None]
 
     def _source(self, path: str) -> Source | None:
         return from_text(self._open[path], path) if path in self._open else SOURCES.get(path)
@@ -133,6 +154,30 @@ class Callers:
             return _WORDS.put(path, stamp, _words(text))
         except (OSError, ValueError):
             return ()
+
+
+class Texts:
+    """What the texts of projects say of functions, each known by its file and line.
+
+    Args:
+        project_of: what holds for a file.
+        open_files: sources by absolute path that stand for the files of that path.
+    """
+
+    def __init__(self, project_of: Callable[[str], Project], open_files: Mapping[str, str]) -> None:
+        self._project_of = project_of
+        self._open = open_files
+
+    def places_of(self, function: tuple[str, int]) -> frozenset[tuple[str, int]] | None:
+        """Return where a function is named, other than to define or import it; None where nobody knows."""
+        return self._callers(function).places_of(function[1])
+
+    def calls_unrecorded(self, function: tuple[str, int]) -> bool:
+        """Return whether a function is named only to call it, where recording is switched off around that."""
+        return self._callers(function).calls_unrecorded(function[1])
+
+    def _callers(self, function: tuple[str, int]) -> Callers:
+        return Callers(self._project_of(function[0]), self._open)
 
 
 def _words(text: str) -> frozenset[str]:

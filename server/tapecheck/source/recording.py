@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ast
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tapecheck.source.nodes import children, id_of, last_name, of_kind
+from tapecheck.source.nodes import children, id_of, last_name, name_called, of_kind
 from tapecheck.source.text import Source
 
 SWITCHES = frozenset(("no_grad", "inference_mode", "set_grad_enabled", "enable_grad"))
 """Names by which a program switches recording on and off."""
+_OFF = frozenset(("no_grad", "inference_mode"))
+_PERHAPS_ON = SWITCHES - _OFF
 _UNSEEN = frozenset((
     "set_grad_enabled", "_set_grad_enabled", "__enter__", "enter_context", "enter_async_context", "exec",
 ))  # fmt: skip
@@ -49,6 +51,37 @@ class _Names:
     bases: dict[str, list[ast.expr]] = field(default_factory=lambda: defaultdict(list))
     imported: dict[str, str] = field(default_factory=dict)
     generators: set[str] = field(default_factory=set)
+
+
+def times_named(tree: ast.Module) -> tuple[Counter[str], Counter[str], Counter[str]]:
+    """Return how often a file names what it does, how often it calls that, and how often where recording is off."""
+    unrecorded: Counter[str] = Counter()
+    waiting: list[tuple[ast.AST, bool]] = [(tree, False)]
+    while waiting:
+        node, off = waiting.pop()
+        if off and isinstance(node, ast.Call):
+            unrecorded[name_called(node)] += 1
+        waiting += ((one, _off_within(node, off)) for one in children(node))
+    named = Counter(map(last_name, of_kind(tree, ast.expr)))
+    return named, Counter(map(name_called, of_kind(tree, ast.Call))), unrecorded
+
+
+def _off_within(node: ast.AST, off: bool) -> bool:
+    """Return whether recording is surely off where what stands in a node runs, by whether it is around that."""
+    match node:
+        case ast.With():
+            names = {name_called(item.context_expr) for item in node.items}
+            return bool(names & _OFF or off) and names.isdisjoint(_PERHAPS_ON)
+        case ast.FunctionDef():
+            # What a function does is done when it is called; a generator runs as whoever draws from it.
+            return not _of_yields(node) and any(last_name(_called(one)) in _OFF for one in node.decorator_list)
+        case ast.AsyncFunctionDef() | ast.Lambda() | ast.GeneratorExp():
+            return False
+    return off
+
+
+def _called(decorator: ast.expr) -> ast.expr:
+    return decorator.func if isinstance(decorator, ast.Call) else decorator
 
 
 def may_be_unrecorded(
@@ -186,13 +219,17 @@ def _inner(node: ast.AST, place: _Place, found: _Names) -> _Place:
 
 
 def _within_function(node: ast.FunctionDef | ast.AsyncFunctionDef, place: _Place, found: _Names) -> _Place:
-    yields = any(isinstance(one, ast.Yield | ast.YieldFrom) for one in of_kind(node, ast.expr))
+    yields = _of_yields(node)
     if yields:
         found.generators.add(node.name)
     decorated = any(last_name(one) not in _PLAIN_DECORATORS for one in node.decorator_list)
     is_open = place.open or yields or decorated or isinstance(node, ast.AsyncFunctionDef)
     # What a function defines within itself may be called by whoever gets it.
     return _Place(node.name, "" if place.function else place.owner, is_open)
+
+
+def _of_yields(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return any(isinstance(one, ast.Yield | ast.YieldFrom) for one in of_kind(node, ast.expr))
 
 
 def _of_call(call: ast.Call) -> list[ast.AST]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -32,8 +31,9 @@ from tapecheck.interpret.values import (
     user_class,
 )
 from tapecheck.source import Source
-from tapecheck.source.nodes import last_name, name_called, of_kind
+from tapecheck.source.nodes import of_kind
 from tapecheck.source.notes import placeless
+from tapecheck.source.recording import times_named
 from tapecheck.source.skipped import is_function
 from tapecheck.tape import Span
 
@@ -140,21 +140,8 @@ def _is_part_of_constructor(index: Index, body: Body) -> bool:
 
 def _only_unrecorded(source: Source, name: str) -> bool:
     """Return whether a file names a function only to call it where recording is off: its callers are entries, too."""
-    named, called, unrecorded = source.notes.of(source.tree, _times_named)
+    named, called, unrecorded = source.notes.of(source.tree, times_named)
     return named[name] == called[name] == unrecorded[name]
-
-
-def _times_named(tree: ast.Module) -> tuple[Counter[str], Counter[str], Counter[str]]:
-    """Return how often a file names what it does, how often it calls that, and how often where recording is off."""
-    off = {
-        call
-        for block in of_kind(tree, ast.With)
-        if any(name_called(item.context_expr) in _OFF for item in block.items)
-        for statement in block.body
-        for call in of_kind(statement, ast.Call)
-    }
-    named = Counter(map(last_name, of_kind(tree, ast.expr)))
-    return named, Counter(map(name_called, of_kind(tree, ast.Call))), Counter(map(name_called, off))
 
 
 def _of_module(defined: Definitions, owner: str | None) -> bool:
@@ -329,7 +316,6 @@ def _in_its_mode(started: Value, function: Function) -> Value:
     return wrapped
 
 
-_OFF = frozenset(("no_grad", "inference_mode"))
 _CALLING_NOTHING = ("abc.", "builtins.", "collections.", "enum.", "torch.utils.data.", "typing.")
 """Where classes come from whose methods nobody calls without recording."""
 _TEST_CASES = frozenset(("unittest.TestCase", "unittest.case.TestCase", "unittest.IsolatedAsyncioTestCase"))
