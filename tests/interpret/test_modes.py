@@ -168,3 +168,39 @@ def test_autograd_runs_the_forward_of_a_function_without_recording() -> None:
     recorded = f"with torch.enable_grad():\n                {change}"
     (finding,) = check(from_text(FUNCTION.format(change=recorded), "ops.py")).findings
     assert finding.code == "TAPE104"
+
+
+SWITCHES = {
+    f"{home}.{mode}": mode
+    for home in ("torch", "torch.autograd", "torch.autograd.grad_mode")
+    for mode in ("no_grad()", "enable_grad()", "inference_mode()", "inference_mode(False)", "set_grad_enabled(False)")
+}
+USES = {
+    "TAPE106": "print(net(x).numpy())",
+    "TAPE104": "net.weight.mul_(2)",
+    "TAPE201": "for _ in range(5):\n    kept.append(net(x))",
+    "TAPE302": "for _ in range(5):\n    total += net(x).sum().item()",
+}
+
+
+@pytest.mark.parametrize("code", USES)
+@pytest.mark.parametrize("written", SWITCHES)
+def test_each_name_of_a_switch_switches(written: str, code: str) -> None:
+    torch = pytest.importorskip("torch")
+    with eval(written, {"torch": torch}):
+        records = torch.is_grad_enabled()
+    head = "import torch\n\nnet, x, kept, total = torch.nn.Linear(2, 1), torch.ones(2), [], 0.0\n"
+    program = f"{head}with {written}:\n" + "".join(f"    {line}\n" for line in USES[code].splitlines())
+    found = check(from_text(program, "train.py")).findings
+    assert [one.certain for one in found if one.code == code] == [True] * records, program
+
+
+@pytest.mark.parametrize("code", USES)
+@pytest.mark.parametrize(
+    "asked", ["torch.set_grad_enabled(hidden.on)", "torch.inference_mode(hidden.on())", "hidden.off"]
+)
+def test_a_switch_that_hidden_code_decides_makes_nothing_certain(asked: str, code: str) -> None:
+    head = "import torch\nimport hidden\n\nnet, x, kept, total = torch.nn.Linear(2, 1), torch.ones(2), [], 0.0\n"
+    program = f"{head}with {asked}:\n" + "".join(f"    {line}\n" for line in USES[code].splitlines())
+    found = check(from_text(program, "train.py")).findings
+    assert not [one for one in found if one.certain], program

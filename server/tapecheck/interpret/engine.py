@@ -251,7 +251,7 @@ class Library(Protocol):
     def hidden_method(self, method: Lib, owner: Value, node: ast.AST) -> None:
         """Note that a method which is not visible has its object."""
 
-    def trusted_context(self, manager: Unknown, node: ast.AST) -> None:
+    def trusted_context(self, manager: Unknown | Lib, node: ast.AST) -> None:
         """Note that a context manager which is not visible is taken to leave recording on."""
 
     def trusted_store(self, keeper: Value, value: Value, node: ast.AST) -> None:

@@ -265,11 +265,15 @@ class Libraries:
         if not visible.modelled(method.path):
             opaque.handed_over(self.torch, owner, method.path, node)
 
-    def trusted_context(self, manager: Unknown, node: ast.AST) -> None:
+    def trusted_context(self, manager: Unknown | Lib, node: ast.AST) -> None:
         """Note that a context manager which is not visible is taken to leave recording on in the block that begins."""
-        whole = unknowns.root(manager)
-        if "." in whole.name and not visible.modelled(whole.name):
-            self.world.assumptions.enter(manager, "context", f"`{manager.name}` leaves recording as it is", node)
+        match manager:
+            case Lib(path=path):
+                whole = path
+            case Unknown(name=path):
+                whole = unknowns.root(manager).name
+        if "." in whole and not visible.modelled(whole):
+            self.world.assumptions.enter(manager, "context", f"`{path}` leaves recording as it is", node)
 
     def trusted_store(self, keeper: Value, value: Value, node: ast.AST) -> None:
         """Note that code which is not visible is taken to keep what is stored in its object as it is."""

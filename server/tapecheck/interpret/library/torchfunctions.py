@@ -12,6 +12,7 @@ from tapecheck.interpret.library import averaging, loaders, numbers, packed, par
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.given_back import sizes_agree
 from tapecheck.interpret.library.states import CompiledState
+from tapecheck.interpret.objects import unknowns
 from tapecheck.interpret.values import (
     COUNTED,
     Args,
@@ -29,6 +30,7 @@ from tapecheck.interpret.values import (
     Wrapped,
     Wrapping,
     argument,
+    behaviour,
     concrete,
     is_function,
     known_elements,
@@ -74,7 +76,21 @@ def _no_grad(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 def _inference_mode(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     on = concrete(argument(args, kwargs, 0, "mode", True))
-    return grad_mode("yes", "enable_grad", False) if on is False else grad_mode("no", "no_grad", True)
+    switched = on is False or (
+        on is not True and not is_function(on) and not _chosen(torch, on, "inference_mode", node)
+    )
+    return grad_mode("yes", "enable_grad", False) if switched else grad_mode("no", "no_grad", True)
+
+
+def _chosen(torch: Torch, value: Value, text: str, node: ast.AST) -> bool:
+    """Return whether what switches a mode is true."""
+    machine = torch.machine
+    truth = machine.known_truth(value)
+    if truth is None:
+        hidden, usual = unknowns.hidden(machine, value), behaviour(value).by_default()
+        truth = torch.world.choices.choose(node, True, text, hidden=hidden, usual=usual)
+        machine.settle(value, truth)
+    return truth
 
 
 def _set_precision(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -99,11 +115,7 @@ def _has_accelerator(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) ->
 
 
 def _set_grad_enabled(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    value = argument(args, kwargs, 0, "mode", True)
-    truth = torch.machine.known_truth(value)
-    if truth is None:
-        truth = torch.world.choices.choose(node, True, "set_grad_enabled")
-        torch.machine.settle(value, truth)
+    truth = _chosen(torch, argument(args, kwargs, 0, "mode", True), "set_grad_enabled", node)
     modes = torch.world.modes
     before = modes.grad_modes[-1], modes.off_at
     # Called as a statement it stays in force; as a context manager it is undone on the way out.
@@ -470,20 +482,22 @@ def _in_mode(torch: Torch, run: PyGenerator[Value, Value, Value], mode: Fact) ->
             thrown = signal
 
 
-GRAD_MODES: dict[str, Wrapping] = {
-    "torch.no_grad": "no_grad", "torch.autograd.no_grad": "no_grad", "torch.inference_mode": "inference_mode",
-    "torch.enable_grad": "enable_grad", "torch.autograd.grad_mode.no_grad": "no_grad",
+_MODES: dict[Wrapping, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
+    "no_grad": _no_grad, "inference_mode": _inference_mode,
+    "enable_grad": lambda torch, a, k, n: grad_mode("yes", "enable_grad"),
 }  # fmt: skip
+_HOMES = ("torch", "torch.autograd", "torch.autograd.grad_mode")
+"""The modules that have all of them."""
+GRAD_MODES: dict[str, Wrapping] = {f"{home}.{mode}": mode for home in _HOMES for mode in _MODES}
 _PRUNING = (
     "identity", "random_unstructured", "l1_unstructured", "random_structured", "ln_structured", "custom_from_mask",
 )  # fmt: skip
 FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
-    "torch.no_grad": _no_grad, "torch.autograd.no_grad": _no_grad, "torch.inference_mode": _inference_mode,
-    "torch.set_grad_enabled": _set_grad_enabled,
+    **{f"{home}.{mode}": made for home in _HOMES for mode, made in _MODES.items()},
+    **{f"{home}.set_grad_enabled": _set_grad_enabled for home in _HOMES},
     "torch.set_default_device": _set_device, "torch.set_default_tensor_type": _set_tensor_type,
     "torch.set_default_dtype": _set_precision,
-    "torch.enable_grad": lambda torch, a, k, n: grad_mode("yes", "enable_grad"),
-    "torch.autograd.set_grad_enabled": _set_grad_enabled, "torch.nn.Parameter": _parameter,
+    "torch.nn.Parameter": _parameter,
     "torch.nn.parameter.Parameter": _parameter, "torch.nn.Buffer": _buffer, "torch.autograd.Variable": _variable,
     "torch.autograd.variable.Variable": _variable, "torch.autograd.grad": _grad, "torch.autograd.backward": _backward,
     "torch.nn.utils.clip_grad_norm_": _clip, "torch.nn.utils.clip_grad_value_": _clip,

@@ -218,6 +218,10 @@ class Lib(BaseValue):
             machine.doubt("AttributeError", node)
         return machine.library.constant(Lib(f"{self.path}.{name}"))
 
+    def entered(self, machine: Interpreter, node: ast.AST) -> Value:
+        machine.library.trusted_context(self, node)
+        return self
+
     def has_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> bool | None:
         return None if machine.library.known_name(self.path, name) is None else True
 
