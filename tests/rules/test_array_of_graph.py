@@ -137,6 +137,11 @@ SET_UP = {
     "imported": "from hidden import setup\nsetup()",
     "method": "hidden.Config().apply()",
     "method of an object": "config = hidden.Config()\nconfig.apply()",
+    "with an argument": "hidden.setup(42)",
+    "for its value": "kept = hidden.setup()",
+    "for its value, with an argument": "kept = hidden.setup(seed=42)",
+    "asked": "if hidden.setup():\n    print(x)",
+    "by a call": "kept = (lambda: hidden.setup(1))()",
     "in a function": "def prepare():\n    hidden.setup()\n\n\nprepare()",
     "in a loop": "for _ in range(2):\n    hidden.setup()",
     "after it": "w = net(x).sum()\nhidden.setup()",
@@ -158,7 +163,7 @@ def test_code_that_is_not_visible_may_switch_recording_off(made: str, monkeypatc
         goes_on = []
         for recording in (True, False):
             module = types.ModuleType("hidden")
-            module.setup = lambda on=recording: torch.set_grad_enabled(on)  # type: ignore[attr-defined]
+            module.setup = lambda *_, on=recording, **__: torch.set_grad_enabled(on)  # type: ignore[attr-defined]
             apply = {"apply": lambda self, on=recording: torch.set_grad_enabled(on)}
             module.Config = type("Config", (), apply)  # type: ignore[attr-defined]
             monkeypatch.setitem(sys.modules, "hidden", module)
@@ -171,3 +176,21 @@ def test_code_that_is_not_visible_may_switch_recording_off(made: str, monkeypatc
                     goes_on.append(True)
         assert goes_on[0] is False, text
         assert (sure == ["TAPE106"]) is not any(goes_on), text
+
+
+OTHERS = {
+    "TAPE104": "net.weight.mul_(2)",
+    "TAPE201": "kept = []\nfor _ in range(9):\n    kept.append(net(x).sum())\nprint(len(kept))",
+    "TAPE302": "total = 0.0\nfor one in torch.ones(9, 2, 3):\n    total += net(one).sum().item()\nprint(total)",
+}
+
+
+@pytest.mark.parametrize("code", OTHERS)
+@pytest.mark.parametrize("made", SET_UP)
+def test_what_hangs_on_recording_is_possible_behind_such_code(made: str, code: str) -> None:
+    """Without recording there is no graph to keep, and none that is needless, and a leaf may be changed."""
+    head = "import hidden\nimport torch\nfrom torch import nn\n\nnet, x = nn.Linear(3, 3), torch.ones(2, 3)\n"
+    found = check(from_text(f"{head}{SET_UP[made]}\n{OTHERS[code]}\n", "program.py")).findings
+    certain = [one.certain for one in found if one.code == code]
+    # A backward through what was built behind it shows that it has left recording on.
+    assert certain == [made in ("nothing", "before a backward")] or (code == "TAPE302" and "backward" in made), found

@@ -74,6 +74,8 @@ def weigh(rule: Rule, findings: Iterable[Finding], readings: Sequence[Reading]) 
         _weigh_limits(finding, readings)
     for finding in findings if rule.raises else ():
         _weigh_untried(finding, readings)
+    for finding in findings if rule.recorded else ():
+        _weigh_modes(rule, finding, readings)
     seen = [any(_comes_to(reading, finding) for reading in readings) for finding in findings]
     # What is behind a backward that fails is judged by the ways that go on there.
     beyond = [] if all(seen) else [reading for reading in going_on(readings) if reading.assumed]
@@ -232,6 +234,31 @@ def _weigh_untried(finding: Finding, readings: Iterable[Reading]) -> None:
     if before and all(before):
         at = before[0][-1]
         _rest_on(finding, at, f"the other answer on line {at.line} changes nothing")
+
+
+def _weigh_modes(rule: Rule, finding: Finding, readings: Iterable[Reading]) -> None:
+    """Call a finding possible that is there only while autograd records, where hidden code may have switched that off
+    on each way that comes there.
+    """
+    place = (finding.span.file, finding.span.line)
+    coming = [(reading, places[-rule.raises]) for reading in readings if (places := reading.positions_at.get(place))]
+    switches = [_perhaps_off(reading, position) for reading, position in coming]
+    if switches and all(switches) and (last := switches[0]) is not None:
+        rest_on(finding, Assumption(last.kind, last.at.span, last.text))
+
+
+def _perhaps_off(reading: Reading, end: int) -> Assumed | None:
+    """Return the last call before an event that may have switched recording off, of those for which no backward through
+    what was built behind one of their calls shows that they do not.
+    """
+    walked = (node for run in reading.runs if run.problem is None for node in run.backward.root_nodes)
+    shown = max((reading.built(node) for node in walked if node in reading.ledger.nodes), default=-1)
+    first: dict[Span, int] = {}
+    found = None
+    for position, event in reading.assumed:
+        if event.kind == "mode" and first.setdefault(event.at.span, position) > shown and position < end:
+            found = event
+    return found
 
 
 def _cut_short(tape: Tape) -> bool:

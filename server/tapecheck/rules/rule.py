@@ -37,6 +37,8 @@ class Rule:
     """Whether it reports that something stays as it is, which code that comes later may end."""
     needless: ClassVar[bool] = False
     """Whether it reports that something is not needed: where options have other values it may be."""
+    recorded: ClassVar[bool] = False
+    """Whether what it reports is so only while autograd records, and no backward has to have shown that it does."""
     settled: ClassVar[bool] = False
     """Whether what it reports to be missing is so once the lines of a finding have run, whatever runs later."""
     over: ClassVar[bool] = False

@@ -813,7 +813,7 @@ AssumptionKind = Literal[
 - "skipped": what a part of the text does that does not parse
 - "contents": what an opaque callee puts into a container without graphs that it is given
 - "caller": that recording is on where a function is called which nobody in its project calls
-- "mode": that code which is given nothing leaves recording on
+- "mode": that code which is given nothing with a graph leaves recording on
 - "setting": that an option has not got the default with which a condition comes out otherwise
 """
 NOTHING = (0,)

@@ -111,7 +111,7 @@ def called(torch: Torch, name: str, args: Iterable[Value], node: ast.AST) -> Non
         anything, data = anything or kind == "anything", data or kind == "data"
     if contents and not anything:
         torch.world.assumptions.note("contents", f"`{name}` leaves what it is given as it is", node)
-    if not args and torch.world.position.is_discarded(node):
+    if not (anything or about):
         torch.world.assumptions.note("mode", f"`{name}` leaves recording on", node, NOTHING)
     if anything or about or data:
         _take_for_granted(torch, name, node, tuple(about), anything=anything)

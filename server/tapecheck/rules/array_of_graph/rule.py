@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import itemgetter
 
 from tapecheck.rules.array_of_graph.facts import ArrayOfGraphFacts
-from tapecheck.rules.certainty import rest_on
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.raising import at_each_place
 from tapecheck.rules.reading import Reading
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import called_from, headline, possible
-from tapecheck.tape import Assumed, Assumption, Hold, Raised, Span
+from tapecheck.tape import Hold, Raised, Span
 
 HEADLINE = "NumPy is given a tensor that requires grad"
 """What is said where the tensor has no name."""
@@ -26,6 +24,7 @@ class ArrayOfGraph(Rule):
     code = "TAPE106"
     name = "array-of-graph"
     severity = "error"
+    recorded = True
     raises = True
     summary = "NumPy is given a tensor that requires grad: PyTorch makes no array of it"
 
@@ -55,32 +54,12 @@ class ArrayOfGraph(Rule):
         labels += called_from(reading, raised.at, raised.at)
         said = headline(["NumPy is given `{}`, which requires grad", "NumPy is given `{}`: it requires grad"], name)
         said = said if name else HEADLINE
-        finding = Finding(
+        return Finding(
             self.code, self.name, self.severity, home, said if certain else possible(said),
             "`.detach()` what is only looked at; compute a loss in torch: an array has no graph",
             tuple(labels), certain,
             facts=ArrayOfGraphFacts(tensor=name),
         )  # fmt: skip
-        if (switch := _perhaps_off(reading, reading.tape.events.index(raised))) is not None:
-            rest_on(finding, Assumption(switch.kind, switch.at.span, switch.text))
-        return finding
-
-
-def _perhaps_off(reading: Reading, end: int) -> Assumed | None:
-    """Return the last call before an event that may have switched recording off; None where a backward shows that none
-    has.
-    """
-    position, last = max(
-        (one for one in reading.assumed if one[1].kind == "mode" and one[0] < end), default=(0, None), key=itemgetter(0)
-    )
-    shown = (
-        reading.built(node) > position
-        for run in reading.runs
-        if position < run.position < end and run.problem is None
-        for node in run.backward.root_nodes
-        if node in reading.ledger.nodes
-    )
-    return None if last is None or any(shown) else last
 
 
 def _comes_to(reading: Reading, place: Span) -> bool:

@@ -42,6 +42,7 @@ class GraphKeptAcrossIterations(Rule):
     code = "TAPE201"
     name = "graph-kept-across-iterations"
     severity = "warning"
+    recorded = True
     severities = ("warning", "info")
     lasting = True
     summary = "A value that outlives the iteration keeps the graph of every iteration"

@@ -17,6 +17,7 @@ class LeafInplace(Rule):
     code = "TAPE104"
     name = "leaf-inplace"
     severity = "error"
+    recorded = True
     raises = True
     summary = "A leaf that requires grad is changed in place while autograd records"
 

@@ -28,6 +28,7 @@ class NeedlessGraph(Rule):
     code = "TAPE302"
     name = "needless-graph"
     severity = "info"
+    recorded = True
     needless = True
     of_absence = True
     needs = frozenset(("base", "effect"))
