@@ -251,6 +251,9 @@ class Library(Protocol):
     def hidden_method(self, method: Lib, owner: Value, node: ast.AST) -> None:
         """Note that a method which is not visible has its object."""
 
+    def perhaps_registered(self, made: Value, by: str, module: Module, node: ast.AST) -> None:
+        """Note that code which is not visible has a function or a class that nothing else in the file names."""
+
     def trusted_context(self, manager: Unknown | Lib, node: ast.AST) -> None:
         """Note that a context manager which is not visible is taken to leave recording on."""
 

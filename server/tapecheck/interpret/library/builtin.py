@@ -85,7 +85,7 @@ from tapecheck.interpret.values import (
     settle_on,
     unwrapped,
 )
-from tapecheck.interpret.values.vocabulary import ANY_LAYER
+from tapecheck.interpret.values.vocabulary import ANY_LAYER, ANY_NAME
 from tapecheck.source.nodes import of_kind, walk, written_argument
 from tapecheck.tape import Bind
 
@@ -645,7 +645,7 @@ def _getattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
             return Lib(ANY_LAYER)
         if library == "torchvision.models":
             return Lib(f"{library}.model")
-        made = Unknown("getattr")
+        made = Unknown(ANY_NAME)
         if isinstance(args[0], Instance):
             # Whichever of its attributes it is, whoever has it can come to that.
             made.kept = Kept(values=(args[0],))

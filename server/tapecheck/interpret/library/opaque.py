@@ -50,6 +50,7 @@ from tapecheck.interpret.values import (
     requires_any,
     unpacked,
 )
+from tapecheck.interpret.values.vocabulary import ANY_NAME
 from tapecheck.source.skipped import TEXT
 from tapecheck.tape import NOTHING, CutKind, Escape, Fact, ModeSet, Node
 from tapecheck.torchfacts import classes
@@ -337,6 +338,13 @@ def _taken(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs) -> Seque
     return () if leaves.only_looks(torch, function) else torch.tensors((*args, *kwargs.values()))
 
 
+def _call_any(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, node: ast.AST) -> None:
+    """Note that any method of an object may be called, `getattr(trainer, name)()`; what is given tensors is a layer."""
+    if function.name == ANY_NAME and not torch.tensors((*args, *kwargs.values())):
+        for owner in function.kept.values:
+            handed_over(torch, owner, ANY_NAME, node)
+
+
 def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Call an unknown value: a method of an unknown object, an unknown model, or anything at all."""
     owner, name = function.part_of.owner, function.part_of.attr
@@ -346,6 +354,7 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
     if owner is not None and owner.node is None and _is_pure(name, args, kwargs):
         return _same_answer(torch, function, owner, args)
     leaves.held(torch, function, node)
+    _call_any(torch, function, args, kwargs, node)
     given = leaves.escape(torch, (*args, *kwargs.values()), node, function.name, function)
     torch.world.graph.lend(_taken(torch, function, args, kwargs))
     whole = unknowns.root(function)

@@ -39,7 +39,7 @@ from tapecheck.interpret.library.copies import Copier
 from tapecheck.interpret.library.states import CompiledState, OptimizerState, ScalerState, state_of
 from tapecheck.interpret.library.torchlib import Torch
 from tapecheck.interpret.objects import carry, exceptions, methods, records, unknowns
-from tapecheck.interpret.objects.syntax import text_of
+from tapecheck.interpret.objects.syntax import named_in, text_of
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
     NO_MODEL,
@@ -50,6 +50,7 @@ from tapecheck.interpret.values import (
     Kwargs,
     Lib,
     List,
+    Module,
     Set,
     Tensor,
     Unknown,
@@ -236,6 +237,15 @@ class Libraries:
         decorated = function_of(function)
         if decorated is not None and not visible.decorator_modelled(path):
             self.world.assumptions.decorated[id(decorated.node)] = path
+            self.perhaps_registered(function, path, decorated.module, decorated.node)
+
+    def perhaps_registered(self, made: Value, by: str, module: Module, node: ast.AST) -> None:
+        """Note that code which is not visible has a function or a class that it is made with and that nothing else in
+        the file names: it is there to be run later.
+        """
+        tree = module.source.tree if module.source is not None else None
+        if "." in by and tree is not None and getattr(node, "name", "") not in module.notes.of(tree, named_in):
+            opaque.handed_over(self.torch, made, by, node)
 
     def unseen_maker(self, maker: Value) -> str:
         """Return the name of a metaclass, or of a decorator of classes, that is not visible; an empty one of others."""

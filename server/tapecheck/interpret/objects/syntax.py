@@ -301,6 +301,17 @@ def _says_nothing(statement: ast.AST) -> bool:
 
 
 @placeless
+def named_in(tree: ast.AST) -> frozenset[str]:
+    """Return what a file names: bare names that are read, attributes, and texts, which may be names."""
+    found: set[str] = set()
+    for part in walk(tree):
+        match part:
+            case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name) | ast.Constant(value=str(name)):
+                found.add(name)
+    return frozenset(found)
+
+
+@placeless
 def is_unwritten(node: ast.AST) -> bool:
     """Whether a method does nothing yet: it returns an argument as it is, or nothing at all."""
     if not isinstance(node, ast.FunctionDef):

@@ -334,6 +334,8 @@ def _class_def(machine: Engine, node: ast.ClassDef, env: Env) -> None:
     for word in node.keywords:
         if word.arg == "metaclass":
             cls.remade_by = machine.library.unseen_maker(machine.eval(word.value, env))
+    if by := machine.library.unseen_type(cls):
+        machine.library.perhaps_registered(cls, by, cls.module, node)
     result: Value = cls
     for decorator in reversed(node.decorator_list):
         result = decorate_class(machine, _decorator(machine, decorator, node, env), result, decorator)
@@ -376,7 +378,10 @@ def decorate_class(machine: Engine, decorator: Value, cls: Value, node: ast.AST)
         result = machine.call(decorator, [cls], {}, node)
         return cls if result is None or isinstance(result, Unknown) else result
     if isinstance(cls, Class):
-        cls.remade_by = cls.remade_by or machine.library.unseen_maker(decorator)
+        by = machine.library.unseen_maker(decorator)
+        cls.remade_by = cls.remade_by or by
+        if by:
+            machine.library.perhaps_registered(cls, by, cls.module, cls.node)
     return cls
 
 

@@ -16,3 +16,6 @@ TOUCHES = STARTS | frozenset((
 
 ANY_LAYER = "torch.nn.AnyLayer"
 """What a class of torch.nn is called whose name nobody knows: one with parameters if it is given sizes."""
+
+ANY_NAME = "getattr"
+"""What an attribute is called whose name nobody knows: any that its object has."""
