@@ -29,12 +29,32 @@ class Pass:
     evaluated: bool = True
     now_and_then: bool = False
 
-    def add(self, node: Node, *, evaluated: bool) -> None:
-        """Add a node that it builds; `evaluated` says that this is done with a model that evaluates."""
-        self.nodes.append(node.id)
-        self.evaluated = self.evaluated and evaluated
-        if self.node is None and runs_layer(self.reading, node):
-            self.node = node
+    def add(self, built: _Built) -> None:
+        """Add what it builds at one place."""
+        self.nodes += built.nodes
+        self.evaluated = self.evaluated and built.evaluated
+        if built.layer is not None and (self.node is None or built.layer.id < self.node.id):
+            self.node = built.layer
+
+
+@dataclass(slots=True)
+class _Built:
+    """What one run of a loop builds at one place, under the same calls: `layer` is the first layer's node."""
+
+    layer: Node | None = None
+    nodes: list[int] = field(default_factory=list)
+    iterations: set[int] = field(default_factory=set)
+    evaluated: bool = True
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What one run of a loop builds in vain, and which calls in it are needed; `trained` are the iterations that do."""
+
+    built: dict[Path, _Built] = field(default_factory=dict)
+    needed: set[Path] = field(default_factory=set)
+    functions: dict[Path, str] = field(default_factory=dict)
+    trained: set[int] = field(default_factory=set)
 
 
 class Passes:
@@ -52,39 +72,26 @@ class Passes:
 
     def _look(self) -> None:
         """Look through the runs of the loop, where one of them evaluates a model, or reads what nothing else uses."""
-        evaluating = [_built_evaluating(reading, loop) for reading, loop in self._runs]
-        if any(evaluating) or any(_reads(reading, loop) for reading, loop in self._runs):
-            for (reading, loop), evaluated in zip(self._runs, evaluating):
-                self._look_through(reading, loop, evaluated)
+        if any(_built_evaluating(reading, loop) or _reads(reading, loop) for reading, loop in self._runs):
+            for reading, loop in self._runs:
+                self._look_through(reading, loop)
 
-    def _look_through(self, reading: Reading, loop: LoopRun, evaluating: set[int]) -> None:
-        end = _end(reading, loop)
-        trained: set[int] = set()
-        built: dict[Path, set[int]] = {}
-        for run in reading.runs:
-            if loop.start < run.position < end:
-                self._need(_path(run.at, loop))
-                trained.add(iteration_in(run.at, loop))
-        for event in within(reading.gradient_events, loop.start, end):
-            if isinstance(event, LeafEscape):
-                self._need(_path(event.at, loop))
-        for number in reading.nodes_between(loop.start, end):
-            node = reading.ledger.nodes[number]
-            if (iteration := iteration_in(node.at, loop)) <= 0:
-                continue
-            path = _path(node.at, loop)
-            self._functions.setdefault(path[:-1], node.at.function)
-            if number in reading.noticed or _in_loop_of_its_own(reading, node.at, loop):
-                self._need(path)
-            elif number in reading.of_parameters:
-                for depth in range(1, len(path) + 1):
-                    built.setdefault(path[:depth], set()).add(iteration)
-                    known = self._found.setdefault(path[:depth], Pass(reading, loop, path[:depth]))
-                    if known.loop is loop:
-                        known.add(node, evaluated=number in evaluating)
-        for path, iterations in built.items():
+    def _look_through(self, reading: Reading, loop: LoopRun) -> None:
+        seen = _seen(reading, loop)
+        for path in seen.needed:
+            self._need(path)
+        for path, function in seen.functions.items():
+            self._functions.setdefault(path, function)
+        iterations: dict[Path, set[int]] = {}
+        for path, built in seen.built.items():
+            for depth in range(1, len(path) + 1):
+                known = self._found.setdefault(path[:depth], Pass(reading, loop, path[:depth]))
+                iterations.setdefault(path[:depth], set()).update(built.iterations)
+                if known.loop is loop:
+                    known.add(built)
+        for path, builds in iterations.items():
             known = self._found[path]
-            known.now_and_then = known.now_and_then or not trained <= iterations
+            known.now_and_then = known.now_and_then or not seen.trained <= builds
 
     def unused(self, needed: Set[Span]) -> Iterator[Pass]:
         """Yield the outermost calls of which nothing that they build is used, or the one call in there that builds.
@@ -167,6 +174,38 @@ def _reads(reading: Reading, loop: LoopRun) -> bool:
     return any(iteration_in(cut.at, loop) > 0 for cut in read_only(reading))
 
 
+@remembered
+def _seen(reading: Reading, loop: LoopRun) -> _Seen:
+    """Look through one run of a loop."""
+    seen = _Seen()
+    end = _end(reading, loop)
+    evaluating = _built_evaluating(reading, loop)
+    for run in reading.runs:
+        if loop.start < run.position < end:
+            seen.needed.add(_path(run.at, loop))
+            seen.trained.add(iteration_in(run.at, loop))
+    for event in within(reading.gradient_events, loop.start, end):
+        if isinstance(event, LeafEscape):
+            seen.needed.add(_path(event.at, loop))
+    for number in reading.nodes_between(loop.start, end):
+        node = reading.ledger.nodes[number]
+        if (iteration := iteration_in(node.at, loop)) <= 0:
+            continue
+        path = _path(node.at, loop)
+        seen.functions.setdefault(path[:-1], node.at.function)
+        if number in reading.noticed or _in_loop_of_its_own(reading, node.at, loop):
+            seen.needed.add(path)
+        elif number in reading.of_parameters:
+            built = seen.built.setdefault(path, _Built())
+            built.nodes.append(number)
+            built.iterations.add(iteration)
+            built.evaluated = built.evaluated and number in evaluating
+            if built.layer is None and runs_layer(reading, node):
+                built.layer = node
+    return seen
+
+
+@remembered
 def _built_evaluating(reading: Reading, loop: LoopRun) -> set[int]:
     """Return what is built in the iterations of a loop after they have switched a model to evaluation."""
     found: set[int] = set()

@@ -277,8 +277,14 @@ def _read(reading: Reading, nodes: Collection[int]) -> bool:
 
 def _needed(readings: Sequence[Reading]) -> set[Span]:
     """Return the places that build what is used, and the calls that lead to them."""
-    sites = {reading.ledger.nodes[node].at for reading in readings for node in reading.noticed}
-    return {span for site in sites for span in (site.span, *site.stack)}
+    return set().union(*map(_needed_in, readings))
+
+
+@remembered
+def _needed_in(reading: Reading) -> Set[Span]:
+    sites = [reading.ledger.nodes[node].at for node in reading.noticed]
+    stacks = {id(site.stack): site.stack for site in sites}
+    return {site.span for site in sites}.union(*stacks.values())
 
 
 def _is_no_waste(readings: Sequence[Reading], reading: Reading, loop: LoopRun, node: Node, cutting: set[Span]) -> bool:
@@ -342,7 +348,14 @@ def _unused(reading: Reading, loop: LoopRun, built: Sequence[int], backwards: se
         return None
     if _may_train(reading, loop.start, loop.end, backwards) or _recording_undecided(reading, loop.end):
         return None
+    return _of_its_own(reading, loop, recording=recording)
+
+
+@remembered
+def _of_its_own(reading: Reading, loop: LoopRun, *, recording: bool) -> _Unused | None:
+    """Return what a run of a loop builds outside of others that go round; None where that leads to no parameters."""
     nodes = reading.ledger.nodes
+    built = reading.nodes_between(loop.start, loop.end) if loop.end is not None else []
     certain = _of_forward(reading, loop, built, reading.of_parameters)
     hidden = reading.of_made_models | reading.of_trained_models if recording else reading.of_hidden_models
     own = certain or _of_forward(reading, loop, built, reading.of_parameters | hidden)
@@ -411,12 +424,16 @@ def _loops_within(reading: Reading, site: Site) -> Iterator[LoopRun]:
 
 def _used(reading: Reading, loop: LoopRun, built: list[int]) -> bool:
     """Return whether something may use the graphs of parameters that a run of a loop builds."""
+    return loop.end is None or not _noticed_of_parameters(reading).isdisjoint(built)
+
+
+@remembered
+def _noticed_of_parameters(reading: Reading) -> Set[int]:
+    """Return the nodes that lead to parameters, or may, and that something may use."""
     hidden = reading.of_made_models | reading.of_trained_models
     if reading.tape.uncalled:
         hidden = reading.of_hidden_models
-    return loop.end is None or any(
-        node in reading.noticed and (node in reading.of_parameters or node in hidden) for node in built
-    )
+    return reading.noticed & (reading.of_parameters | hidden)
 
 
 def _grown(readings: Sequence[Reading]) -> list[object]:
