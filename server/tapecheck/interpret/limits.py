@@ -185,6 +185,8 @@ LENGTHS_APART = 12
 """How many more of them the next thing has in such a way that has many: small numbers do not divide that either."""
 LENGTHS_TRIED = 64
 """Lengths in a row for which another one is worked out that hangs on them: what divides them leaves all remainders."""
+FORMULAS_KEPT = 1_024
+"""Ways to work out a length from others for which all of these are kept."""
 MOST_HELD_AGAINST = 4
 """Lengths, likewise, for which numbers that a way compares are equal."""
 MOST_MEASURED = 8

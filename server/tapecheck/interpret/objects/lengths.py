@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import math
 import operator
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import lru_cache
+from types import MappingProxyType
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.objects.arithmetic import OPERATIONS, Unclear
@@ -49,7 +51,7 @@ class _Formula:
         """Read the number; `given` are the lengths that are told each time, by identity. Raises `Unclear`."""
         self._constants: list[Value] = []
         self._given: dict[int, int] = {}
-        self._steps: list[tuple[Callable[..., float], list[int]]] = []
+        self._steps: list[tuple[Callable[..., float], tuple[int, ...]]] = []
         places: dict[int, int] = {}
         order: list[tuple[Unknown, Callable[..., float]]] = []
         leaves: dict[int, Value] = {}
@@ -60,7 +62,7 @@ class _Formula:
                 self._given[at] = len(self._constants)
             self._constants.append(leaf)
         for made, call in order:
-            self._steps.append((call, [places[id(part)] for part in made.origin.operands]))
+            self._steps.append((call, tuple([places[id(part)] for part in made.origin.operands])))
             places[id(made)] = len(self._constants) + len(self._steps) - 1
         self._result = places[id(value)]
 
@@ -69,12 +71,44 @@ class _Formula:
         values = [*self._constants]
         for at, place in self._given.items():
             values[place] = given[at]
-        for call, parts in self._steps:
-            found: Value = call(*[values[part] for part in parts])
-            if isinstance(found, int) and found.bit_length() > limits.MAX_BITS:
-                raise Unclear
-            values.append(found)
-        return values[self._result]
+        return _result(values, self._steps, self._result)
+
+    def counts(self, tried: Iterable[int]) -> Mapping[int, int]:
+        """Return how many elements there are, as it says, for each count that all the given lengths are told to have;
+        nothing for those of which it cannot be told.
+        """
+        given = frozenset(self._given.values())
+        constants = tuple([(type(one), one) for one in self._constants])
+        return _counts(tuple(tried), constants, given, tuple(self._steps), self._result)
+
+
+def _result(values: list[Value], steps: Iterable[tuple[Callable[..., float], tuple[int, ...]]], place: int) -> Value:
+    """Add to values what each step makes of them, and return the one at a place."""
+    for call, parts in steps:
+        found: Value = call(*[values[part] for part in parts])
+        if isinstance(found, int) and found.bit_length() > limits.MAX_BITS:
+            raise Unclear
+        values.append(found)
+    return values[place]
+
+
+@lru_cache(limits.FORMULAS_KEPT)
+def _counts(
+    tried: tuple[int, ...],
+    constants: tuple[tuple[type, Value], ...],
+    given: frozenset[int],
+    steps: tuple[tuple[Callable[..., float], tuple[int, ...]], ...],
+    place: int,
+) -> Mapping[int, int]:
+    """What `_Formula.counts` returns: a program asks for the same few lengths at each of its loops, again and again."""
+    found: dict[int, int] = {}
+    for one in tried:
+        values = [one if number in given else constant for number, (_, constant) in enumerate(constants)]
+        with contextlib.suppress(*_ERRORS):
+            count = _count(_result(values, steps, place))
+            if count is not None:
+                found[one] = count
+    return MappingProxyType(found)
 
 
 def _read(
@@ -148,7 +182,7 @@ def sources(value: Value) -> dict[int, Unknown]:
     return found
 
 
-def by_count(length: Value, *counted: Unknown) -> dict[int, int]:
+def by_count(length: Value, *counted: Unknown) -> Mapping[int, int]:
     """Return how many elements there are, as a length says, for some counts of what it is worked out from."""
     bounds = [one.shown.bounds for one in counted if one.shown.bounds is not None]
     low, high = max([0, *(one[0] for one in bounds)]), min([math.inf, *(one[1] for one in bounds)])
@@ -158,13 +192,7 @@ def by_count(length: Value, *counted: Unknown) -> dict[int, int]:
         formula = _Formula(length, told)
     except _ERRORS:
         return {}
-    found: dict[int, int] = {}
-    for one in tried:
-        with contextlib.suppress(*_ERRORS):
-            count = _count(formula(dict.fromkeys(told, one)))
-            if count is not None:
-                found[one] = count
-    return found
+    return formula.counts(tried)
 
 
 def least(counts: Mapping[int, int]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from tapecheck.interpret import limits
@@ -279,7 +279,7 @@ def reckoned(machine: Engine, length: Unknown, node: ast.AST) -> int | None:
     return known_int(length)
 
 
-def _count_for(machine: Engine, counts: dict[int, int]) -> int:
+def _count_for(machine: Engine, counts: Mapping[int, int]) -> int:
     """Return the count to settle on for what a length is worked out from: of many one for which that is shortest."""
     choices = machine.world.choices
     if choices.policy.length == lengths.MANY:
