@@ -791,3 +791,81 @@ def test_a_longer_plain_list_costs_no_more_for_each_layer(monkeypatch: pytest.Mo
         most.append(max(asked.values()))
         asked.clear()
     assert most[0] == most[1]
+
+
+THAWED = """\
+import torch
+from torch import nn
+
+
+class Body(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 4)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = {body}, nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+{made}
+before = [one.clone() for one in body.parameters()]
+body.requires_grad_(False)
+opt = torch.optim.SGD(head.parameters(), lr=0.1)
+for step in range(6):
+    if step == 2:
+        {then}
+    loss = model(torch.ones(2, 3)).mean()
+    opt.zero_grad()
+    loss.backward()
+    {use}
+    opt.step()
+moved = any(not torch.equal(old, new) for old, new in zip(before, body.parameters()))
+"""
+BODIES = {"layer": "nn.Linear(3, 4)", "own class": "Body()", "in a row": "nn.Sequential(nn.Linear(3, 4), nn.Tanh())"}
+MADE = {
+    "parts": "body, head = {body}, nn.Linear(4, 1)\nmodel = lambda x: head(body(x))",
+    "one model": "model = Net()\nbody, head = model.body, model.head",
+    "sequential": "model = nn.Sequential({body}, nn.Linear(4, 1))\nbody, head = model",
+}
+SWITCHED_ON = {
+    "module": "body.requires_grad_(True)",
+    "each": "for p in body.parameters(): p.requires_grad = True",
+    "handed over": 'body.requires_grad_(True); opt.add_param_group({"params": body.parameters()})',
+    "new optimizer": "body.requires_grad_(); opt = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=0.1)",
+    "not at all": "pass",
+}
+USED = {
+    "nothing": "pass",
+    "by hand": "[p.data.sub_(p.grad) for p in body.parameters() if p.grad is not None]",
+    "read": "print(sum(p.grad.norm() for p in body.parameters() if p.grad is not None))",
+}
+
+
+@pytest.mark.parametrize("use", USED)
+@pytest.mark.parametrize("then", SWITCHED_ON)
+@pytest.mark.parametrize("made", MADE)
+@pytest.mark.parametrize("body", BODIES)
+def test_what_is_switched_on_behind_the_optimizer_is_trained_by_nothing(
+    body: str, made: str, then: str, use: str
+) -> None:
+    text = THAWED.format(
+        body=BODIES[body], made=MADE[made].format(body=BODIES[body]), then=SWITCHED_ON[then], use=USED[use]
+    )
+    findings = [one for one in check(from_text(text, "train.py")).findings if one.code == "TAPE405"]
+    forgotten = then in ("module", "each") and use == "nothing"
+    assert bool(findings) == forgotten
+    assert all("switched on later" in one.notes[-1] for one in findings)
+    pytest.importorskip("torch")
+    ran: dict[str, Any] = {}
+    exec(compile(text, "train.py", "exec"), ran)
+    gets = any(one.grad is not None for one in ran["body"].parameters())
+    assert forgotten == (gets and not ran["moved"] and use != "read")

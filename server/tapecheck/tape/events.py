@@ -340,7 +340,7 @@ class LeftOut:
     is the class whose attributes lead to what is not registered. `sharded` says that `fully_shard` has put them in the
     place of the parameters that the module had, `listed` that the module had them when the optimizer was made, which
     was given those that it had before, `idle` that all is frozen that an optimizer has of the module, `thawed` that
-    they did not require grad when the optimizer was made, which was given what did.
+    they did not require grad when the optimizer was made, which was given what did, or other modules.
     """
 
     at: Site

@@ -49,9 +49,10 @@ def passed_over(torch: Torch, owners: Iterable[Instance], params: Iterable[Tenso
     return {id(tensor) for owner in owners for _, tensor in torch.nn.named_parameters(owner)} - given
 
 
-def frozen_in(torch: Torch, owners: Iterable[Instance]) -> set[int]:
-    """Return the parameters of modules, by identity, that do not require grad."""
-    return {id(tensor) for owner in owners for _, tensor in torch.nn.named_parameters(owner) if tensor.node is None}
+def frozen_now(torch: Torch, owners: Iterable[Instance]) -> set[int]:
+    """Return the parameters, by identity, that do not require grad: those of some modules, and what was frozen."""
+    there = (tensor for owner in owners for _, tensor in torch.nn.named_parameters(owner))
+    return {id(tensor) for tensor in (*there, *torch.world.graph.frozen) if tensor.node is None}
 
 
 def look(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
@@ -72,6 +73,7 @@ def look(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
     for owner in torch.nn.made[-limits.MOST_MODULES :]:
         if id(owner) not in inside:
             _tell_of_rest(torch, state, owner, whole, node)
+    _tell_of_thawed(torch, state, node)
     _tell_of_successors(torch, state, inside, node)
     _tell_of_losses(torch, state, node)
     _tell_loose(torch, state, node)
@@ -92,6 +94,16 @@ def _tell_of_rest(torch: Torch, state: OptimizerState, owner: Instance, whole: s
     elif all(id(tensor) in whole for tensor in there):
         if 2 * len(left) <= len(there) or _few_layers(torch, owner, set(left)):
             _tell(torch, state, node, left, False, True)
+
+
+def _tell_of_thawed(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
+    """Note the parameters that were frozen when an optimizer was made, and that have been switched on since."""
+    if torch.world.graph.thawed:
+        again = (tensor for tensor in torch.world.graph.frozen if id(tensor) in state.frozen and is_parameter(tensor))
+        thawed = [number for tensor in again if (number := tensor.node) is not None]
+        _tell(
+            torch, state, node, [one for one in thawed if one not in torch.optimizers.listed], False, True, thawed=True
+        )
 
 
 def _tell_of_module(torch: Torch, state: OptimizerState, owner: Instance, registered: set[int], node: ast.AST) -> None:

@@ -91,7 +91,7 @@ class Optimizers:
         owner.state.passed_over = left_out.passed_over(self.torch, owner.state.whole, tensors)
         recorded = concrete(kwargs.get("differentiable", False))
         owner.state.recorded = "yes" if recorded is True else "no" if recorded is False else "may"
-        owner.state.frozen = left_out.frozen_in(self.torch, owner.state.whole)
+        owner.state.frozen = left_out.frozen_now(self.torch, owner.state.whole)
         self._list(tensors)
         defaults = _defaults(args, kwargs)
         groups = self._groups(source, defaults, node)

@@ -144,9 +144,11 @@ def _why(event: LeftOut, optimizer: Optimizer, owner: str, plural: bool, shared:
             "list the parameters for the optimizer once the model is complete" + frozen,
         )
     if event.thawed:
+        made_of = " of what required grad" if event.whole else ""
+        give = f"give the optimizer all of {of}" if event.whole else f"give {them} to the optimizer from the start"
         return (
-            f"{were} frozen when `{optimizer.name}` was made of what required grad, and switched on later",
-            f"hand {them} over when {they} switched on: `optimizer.add_param_group`; or give the optimizer all of {of}",
+            f"{were} frozen when `{optimizer.name}` was made{made_of}, and switched on later",
+            f"hand {them} over when {they} switched on: `optimizer.add_param_group`; or {give}",
         )
     if event.whole:
         return (
@@ -337,7 +339,7 @@ def _belongs(reading: Reading, run: Run, leaf: Leaf, event: LeftOut) -> bool:
         return not any(gradients.happens(other, "added") for other in stepped)
     if not stepped & reached and not _replaces(reading, run, event, stepped) and not _alone(gradients, event, reached):
         return False
-    if event.whole:
+    if event.whole or event.thawed:
         return True
     # Below what is trained it may have been left out on purpose: a body whose head alone is trained.
     return _above(reading, run, leaf.id, stepped) if event.registered else _takes_part(reading, run, leaf)
