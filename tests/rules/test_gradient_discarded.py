@@ -596,3 +596,37 @@ def test_what_is_clipped_and_cleared_is_lost(between: str, joined: str) -> None:
         learns = any(one.ne(was).any() for one, was in zip(names["model"].parameters(), made))
         ends.append((bool(names["seen"] or learns), not any("cleared" in message for message, _ in late(text))))
     assert [quiet for _, quiet in ends] == [used for used, _ in ends]
+
+
+_GIVEN = {
+    "context": "with hidden.watch(x) as leaf:\n        BACK",
+    "call": "leaf = hidden.leaf(x)\n    BACK",
+    "one of two": "leaf, other = hidden.pair(x)\n    BACK",
+    "attribute": "box = hidden.Box(x)\n    leaf = box.leaf\n    BACK",
+    "next": "leaf = next(hidden.leaves(x))\n    BACK",
+    "item": "leaf = hidden.leaves(x)[0]\n    BACK",
+}
+_READ = {
+    "gradient": "seen = leaf.grad",
+    "copy": "seen = leaf.grad.clone()",
+    "by name": "seen = getattr(leaf, 'grad')",
+    "by a function": "seen = take(leaf)",
+}
+_CLEARING = ("for p in net.parameters():\n        p.grad = None", "opt.zero_grad()")
+
+
+@pytest.mark.parametrize("read", [*_READ, "nothing"])
+@pytest.mark.parametrize("given", _GIVEN)
+def test_the_gradient_of_what_hidden_code_has_made_is_used(given: str, read: str) -> None:
+    """It may be a leaf of its own: saliency maps and attacks take the gradients of inputs, and clear the rest."""
+    for clearing in _CLEARING:
+        text = (
+            "import hidden\nimport torch\nfrom torch import nn\n\n\ndef take(tensor):\n    return tensor.grad\n\n\n"
+            "net = nn.Linear(3, 1)\nopt = torch.optim.Adam(net.parameters(), lr=0.1)\nx = torch.rand(4, 3)\n"
+            f"for _ in range(5):\n    {_GIVEN[given].replace('BACK', 'net(leaf).sum().backward()')}\n"
+            f"    {_READ.get(read, 'seen = 0.0')}\n    {clearing}\n"
+            "    loss = net(x).sum() + (torch.as_tensor(seen) ** 2).sum()\n"
+            "    opt.zero_grad()\n    loss.backward()\n    opt.step()\n"
+        )
+        found = [one.certain for one in check(from_text(text, "train.py")).findings if one.code == "TAPE404"]
+        assert found == ([False] if read == "nothing" else []), text

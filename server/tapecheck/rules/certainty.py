@@ -47,7 +47,7 @@ _OF_RECORDING: frozenset[AssumptionKind] = frozenset(("context", "decorator"))
 """What code is run in: where it switches recording off, nothing that is built there has a graph."""
 _OF_COUNTS: frozenset[AssumptionKind] = frozenset(("count", "length"))
 """How often a loop goes round."""
-_OF_ONE_RULE: frozenset[AssumptionKind] = frozenset(("mode",))
+_OF_ONE_RULE: frozenset[AssumptionKind] = frozenset(("gradient", "mode"))
 """What a rule asks about itself: it matters to no other."""
 _SPARED: frozenset[AssumptionKind] = frozenset(("effect", "name"))
 """What a rule may say of that it hardly is what a finding lacks (`Rule.spares`)."""
@@ -318,7 +318,7 @@ def _rests_on(rule: Rule, finding: Finding, readings: Iterable[Reading]) -> Iter
         end = _end(rule, finding, reading, lines)
         cause = _Cause(rule, reading, lines, _chain(reading, lines), end, built, begin, late)
         for position, event in reading.assumed:
-            if event.kind in _OF_ONE_RULE:
+            if event.kind in _OF_ONE_RULE and event.kind not in rule.needs:
                 continue
             touches = cause.touched_by(event, position)
             if touches and event.kind in _SPARED and rule.spares(finding, reading, event, position):

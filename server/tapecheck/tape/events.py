@@ -788,7 +788,7 @@ class Decision:
 AssumptionKind = Literal[
     "result", "effect", "base", "decorator", "context", "option", "value", "name", "loader",
     "count", "default", "exception", "limit", "condition", "setting", "length", "skipped", "caller",
-    "contents", "part", "module", "rounds", "mode",
+    "contents", "part", "module", "rounds", "mode", "gradient",
 ]  # fmt: skip
 """What is not visible:
 
@@ -813,6 +813,7 @@ AssumptionKind = Literal[
 - "skipped": what a part of the text does that does not parse
 - "contents": what an opaque callee puts into a container without graphs that it is given
 - "caller": that recording is on where a function is called which nobody in its project calls
+- "gradient": that what opaque code has made, and whose `.grad` is read, is no leaf with a gradient of its own
 - "mode": that code which is given nothing with a graph leaves recording on
 - "setting": that an option has not got the default with which a condition comes out otherwise
 """

@@ -114,6 +114,10 @@ def _without_graph(owner: Unknown, name: str) -> Value:
 
 def unknown_attribute(torch: Torch, owner: Unknown, name: str, node: ast.AST) -> Value:
     """Return an attribute of an unknown value; those that never carry a graph carry none here either."""
+    if owner.node is not None and name == "grad":
+        # What a backward adds to it, whoever reads it uses.
+        text = f"`{owner.name}` has no gradient of its own"
+        torch.world.assumptions.note("gradient", text, node, (owner.node,))
     if owner.node is not None and (owner.asked.attrs is None or name not in owner.asked.attrs):
         if name == "data":
             result = Unknown(owner.name, None, torch.world.graph.cut("data", node, owner, name=owner.name))

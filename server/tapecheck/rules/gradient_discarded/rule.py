@@ -34,7 +34,7 @@ class GradientDiscarded(Rule):
     name = "gradient-discarded"
     severity = "warning"
     of_absence = True
-    needs = frozenset(("base", "effect", "name"))
+    needs = frozenset(("base", "effect", "gradient", "name"))
     summary = "The gradients of a whole backward are cleared before anything uses them"
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
