@@ -81,6 +81,7 @@ _READ, _WRAP = int(Effect.READ), int(Effect.WRAP)
 _SUPPLYING = int(Effect.CLEAR | Effect.READ)
 _OF_GRAPHS = int(Effect.SETTLE | Effect.CHANGE | Effect.CLEAR | Effect.READ | Effect.WRAP)
 _OF_PROGRAMS = int(Effect.START | Effect.COLLECT | Effect.STEP)
+_EVALUATE = int(Effect.EVALUATE)
 _LASTING = (Backward, Hold, InPlace, Escape, GradientCleared, GradientSet, Optimizer, Raised, Step)
 
 
@@ -281,8 +282,8 @@ class Watcher:
         effects = other.effects | imported | (0 if inert else of_calls(other, present, shapes))
         if effects & (_SETTLING if inert else _MATTERING):
             return Stake.VERDICT
-        if not inert and effects & _OF_PROGRAMS and not world.position.iteration:
-            # Outside of all loops, what evaluates or trains is a program of its own.
+        if not inert and effects & (_EVALUATE if world.position.iteration else _OF_PROGRAMS):
+            # What evaluates is a program of its own, and outside of all loops what trains.
             return Stake.ONCE
         caught = self._caught(present, other)
         if caught is Stake.VERDICT:
