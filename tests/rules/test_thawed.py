@@ -1,8 +1,9 @@
-"""TAPE405 of what is frozen when an optimizer is made of what requires grad, and switched on later: torch judges."""
+"""TAPE405 of what is frozen when an optimizer is made of the rest, and switched on later: torch judges."""
 
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -105,3 +106,102 @@ def test_an_optimizer_of_all_parameters_has_what_was_frozen(thawed: str) -> None
         moved, graded = outcome(text)
         assert moved == graded > 0
         assert not check(from_text(text, "train.py")).findings, text
+
+
+HEAD_ALONE = """\
+import torch
+from torch import nn
+
+
+class Body(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 4)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = {body}, nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+{made}
+before = [one.clone() for one in body.parameters()]
+body.requires_grad_(False)
+opt = torch.optim.SGD(head.parameters(), lr=0.1)
+for step in range(6):
+    if step == 2:
+        {then}
+    loss = model(torch.ones(2, 3)).mean()
+    opt.zero_grad()
+    loss.backward()
+    {use}
+    opt.step()
+moved = any(not torch.equal(old, new) for old, new in zip(before, body.parameters()))
+"""
+BODIES = {"layer": "nn.Linear(3, 4)", "own class": "Body()", "in a row": "nn.Sequential(nn.Linear(3, 4), nn.Tanh())"}
+MADE = {
+    "parts": "body, head = {body}, nn.Linear(4, 1)\nmodel = lambda x: head(body(x))",
+    "one model": "model = Net()\nbody, head = model.body, model.head",
+    "sequential": "model = nn.Sequential({body}, nn.Linear(4, 1))\nbody, head = model",
+}
+THEN = {
+    "module": "body.requires_grad_(True)",
+    "each": "for p in body.parameters(): p.requires_grad = True",
+    "handed over": 'body.requires_grad_(True); opt.add_param_group({"params": body.parameters()})',
+    "new optimizer": "body.requires_grad_(); opt = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=0.1)",
+    "not at all": "pass",
+}
+USED = {
+    "nothing": "pass",
+    "by hand": "[p.data.sub_(p.grad) for p in body.parameters() if p.grad is not None]",
+    "read": "print(sum(p.grad.norm() for p in body.parameters() if p.grad is not None))",
+}
+
+
+@pytest.mark.parametrize("use", USED)
+@pytest.mark.parametrize("then", THEN)
+@pytest.mark.parametrize("made", MADE)
+@pytest.mark.parametrize("body", BODIES)
+def test_what_is_switched_on_behind_the_optimizer_is_trained_by_nothing(
+    body: str, made: str, then: str, use: str
+) -> None:
+    text = HEAD_ALONE.format(
+        body=BODIES[body], made=MADE[made].format(body=BODIES[body]), then=THEN[then], use=USED[use]
+    )
+    report = check(from_text(text, "train.py"))
+    findings = [one for one in report.findings if one.code == "TAPE405"]
+    forgotten = then in ("module", "each") and use == "nothing"
+    assert bool(findings) == forgotten
+    assert all("switched on later" in one.notes[-1] for one in findings)
+    gets, moves = _trained(text)
+    assert forgotten == (gets and not moves and use != "read")
+    for fix in fixes_for(report, findings[0]) if findings else ():
+        assert _trained(fixed(text, fix)) == (True, True), fix.title
+
+
+def _trained(text: str) -> tuple[bool, bool]:
+    """Whether a program's body gets gradients, and whether it moves."""
+    ran: dict[str, Any] = {}
+    exec(compile(text, "train.py", "exec"), ran)
+    return any(one.grad is not None for one in ran["body"].parameters()), ran["moved"]
+
+
+@pytest.mark.parametrize("head", ["net.head", "net.head = nn.Linear(8, 2)"])
+def test_the_body_is_handed_over_beside_the_head(head: str) -> None:
+    """Also where the head alone is all that requires grad when the optimizer is made."""
+    made = "optimizer = torch.optim.SGD(net.head.parameters(), lr=0.1)"
+    for frozen, thawed in product(FROZEN.values(), THAWED.values()):
+        text = PROGRAM.format(frozen=f"{frozen}\n{head}", made=made, thawed=thawed)
+        report = check(from_text(text, "train.py"))
+        (finding,) = report.findings
+        moved, graded = outcome(text)
+        assert (finding.code, moved) == ("TAPE405", 0)
+        (fix, *_) = fixes_for(report, finding)
+        assert outcome(fixed(text, fix)) == (graded, graded), fix.title

@@ -184,6 +184,8 @@ def hand_over(context: Context) -> Iterator[Candidate]:
     owner = name.partition(".")[0]
     if name and lacking.whole:
         yield from _added(context, optimizer, lacking)
+        # All that required grad when the optimizer was made may be one part of the model.
+        yield from _beside_a_sibling(code, making, optimizer, name, lacking)
     elif name and owner not in (sibling.partition(".")[0] for sibling in lacking.siblings):
         yield from _whole_module(code, making, optimizer, owner, (*_made(lacking), *lacking.calls))
     elif name:
