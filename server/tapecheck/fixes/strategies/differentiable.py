@@ -147,12 +147,36 @@ def _stay(stay: _Stay, code: Code, function: Function, spots: list[ast.expr], pl
     imported = code.imported()
     parts = (node for spot in spots for node in of_kind(spot, ast.expr))
     carries = Holding({node for node in parts if root_name(node) not in imported}, nodes)
+    stay.possible = stay.possible and not any(_needs_an_array(code, node, carries) for node in nodes)
     for node in (node for node in nodes if stay.possible and carries(node)):
         if isinstance(node, ast.stmt) and _makes_leaf(node):
             stay.add(node, code.delete_all([node]))
         elif isinstance(node, (ast.Call, ast.Attribute)) and not _comes_after(code, node, place):
             stay.add(node, _take_out(code, node, carries))
     stay.drop_useless(code, nodes)
+
+
+def _needs_an_array(code: Code, node: ast.AST, carries: Holding) -> bool:
+    """Return whether a tensor in the place of an array would raise, or be something else: torch goes through no
+    elements backwards, rounds and looks at them in other ways, and has no operator with an array and a graph.
+    """
+    match node:
+        case ast.Slice(step=ast.UnaryOp(op=ast.USub())):
+            around = code.parent(node)
+            whole = code.parent(around) if isinstance(around, ast.Tuple) else around
+            return isinstance(whole, ast.Subscript) and carries(whole.value)
+        case ast.Call(func=ast.Name(id="round"), args=[value, _]):
+            return carries(value)
+        case ast.Call(func=ast.Attribute(value=value, attr="view"), args=[], keywords=[]):
+            return carries(value)
+        case ast.Call(func=ast.Attribute(value=value, attr="max" | "min"), keywords=[ast.keyword(arg="axis"), *_]):
+            return carries(value)
+        case ast.BinOp(left=left, right=right) if carries(left) is not carries(right):
+            other = right if carries(left) else left
+            while isinstance(other, (ast.Attribute, ast.Subscript)):
+                other = other.value
+            return isinstance(other, ast.Call) and _is_of_numpy(other) and not _makes_array(other)
+    return False
 
 
 def _comes_after(code: Code, node: ast.expr, place: Span) -> bool:
