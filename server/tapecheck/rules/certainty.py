@@ -251,14 +251,20 @@ def _perhaps_off(reading: Reading, end: int) -> Assumed | None:
     """Return the last call before an event that may have switched recording off, of those for which no backward through
     what was built behind one of their calls shows that they do not.
     """
-    walked = (node for run in reading.runs if run.problem is None for node in run.backward.root_nodes)
-    shown = max((reading.built(node) for node in walked if node in reading.ledger.nodes), default=-1)
+    shown = _recorded_until(reading)
     first: dict[Span, int] = {}
     found = None
     for position, event in reading.assumed:
         if event.kind == "mode" and first.setdefault(event.at.span, position) > shown and position < end:
             found = event
     return found
+
+
+@remembered
+def _recorded_until(reading: Reading) -> int:
+    """Return the last position at which a node was built that a backward starts from: recording is on there."""
+    walked = (node for run in reading.runs if run.problem is None for node in run.backward.root_nodes)
+    return max((reading.built(node) for node in walked if node in reading.ledger.nodes), default=-1)
 
 
 def _cut_short(tape: Tape) -> bool:

@@ -413,7 +413,11 @@ class Reading:
 
     def built(self, node: int) -> int:
         """Return the position at which a node was built."""
-        return self._node_positions[self._nodes.index(node)]
+        return self._built[node]
+
+    @cached_property
+    def _built(self) -> dict[int, int]:
+        return dict(zip(self._nodes, self._node_positions, strict=True))
 
     def sources(self, node: int) -> tuple[int, ...]:
         event = self.ledger.nodes.get(node)
