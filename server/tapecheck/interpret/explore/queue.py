@@ -193,9 +193,11 @@ class Queue:
                 deque(itertools.islice(filter(self.add, ways.values()), most), maxlen=0)
             for way in all_passed(self._passing.values(), self._asked, self.by_default):
                 self.add(way)
-            single = [*self._single.values(), *self._passing.values()]
-            combined = itertools.chain(all_turned(self._asked, self.by_default), together(single))
-            deque(itertools.islice(filter(self.add, combined), limits.MOST_TOGETHER), maxlen=0)
+            conditions, loops = [*self._single.values()], [*self._passing.values()]
+            combined = itertools.chain(all_turned(self._asked, self.by_default), together(conditions))
+            # The loops, of which there may be many, take none of the places of the conditions.
+            for pairs in (combined, together([*loops, *conditions]) if loops else ()):
+                deque(itertools.islice(filter(self.add, pairs), limits.MOST_TOGETHER), maxlen=0)
 
     def _take_up(self) -> None:
         ready = [(way, why) for way, why in self._deferred if self._asks_for(why)]
