@@ -701,12 +701,9 @@ def _set_mode(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwarg
         # Of what a file held, only a model can be told to evaluate. Its parts are its own from now on.
         opaque_parameters(torch, owner, node)
         owner.trust = owner.trust._replace(data=False)
-    elif owner.node is None and not args and not kwargs:
-        # So is what was passed in, as far as anybody knows, and what hidden code has made: that may be told to train
-        # whatever it is.
-        passed = id(owner) in torch.world.assumptions.passed
-        if passed or name == "eval":
-            presumed_parameters(torch, owner, node, made=not passed)
+    elif owner.node is None and id(owner) in torch.world.assumptions.passed and not args and not kwargs:
+        # So is what was passed in, as far as anybody knows.
+        presumed_parameters(torch, owner, node)
     mode = concrete(argument(args, kwargs, 0, "mode", True)) if name == "train" else False
     if isinstance(mode, bool) and owner.kept.leaf is not None and owner.kept.leaf.node is not None:
         torch.world.writer.emit(ModeSet(torch.world.position.site(node), mode, (owner.kept.leaf.node,)))
@@ -825,16 +822,12 @@ _ACTING = frozenset((
 """Those of them that do something to graphs or gradients."""
 
 
-def opaque_parameters(
-    torch: Torch, owner: Unknown, node: ast.AST, source: Tensor | None = None, *, made: bool = False
-) -> Tensor:
-    """One leaf that stands for all parameters of an unknown model, or for copies of what `source` stands for; `made`
-    says that the program has got the model from hidden code, as those that come out of a library or a file.
-    """
+def opaque_parameters(torch: Torch, owner: Unknown, node: ast.AST, source: Tensor | None = None) -> Tensor:
+    """One leaf that stands for all parameters of an unknown model, or for copies of what `source` stands for."""
     if owner.kept.leaf is None:
         name = f"{owner.name} parameters"
         leaf = torch.world.graph.data(name)
-        made, copied = made or owner.part_of.within is not None, None if source is None else source.of_leaf
+        made, copied = owner.part_of.within is not None, None if source is None else source.of_leaf
         torch.world.graph.make_leaf(leaf, node, name, parameter=True, copy_of=copied, made=made, many=True)
         # Until it is told to train or to evaluate, what a file held is data.
         leaf.extra = {Mark.OPAQUE: True, Mark.SAVED: owner.part_of.within is not None and owner.trust.data}
@@ -852,8 +845,8 @@ def opaque_parameters(
     return owner.kept.leaf
 
 
-def presumed_parameters(torch: Torch, owner: Unknown, node: ast.AST, *, made: bool = False) -> None:
+def presumed_parameters(torch: Torch, owner: Unknown, node: ast.AST) -> None:
     """Take for a module what only the name of a method tells to be one, such as `eval`: a dataset may have that."""
     if owner.kept.leaf is None:
-        leaf = opaque_parameters(torch, owner, node, made=made)
+        leaf = opaque_parameters(torch, owner, node)
         leaf.extra = {**(leaf.extra or {}), Mark.PRESUMED: True}
