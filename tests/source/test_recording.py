@@ -239,3 +239,19 @@ def test_what_nobody_calls_is_called_with_recording_on(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("")
     (tmp_path / "library.py").write_text("def evaluate(model):\n    return model\n")
     assert not Callers(Setup().project_of(str(tmp_path / "library.py")), {}).calls_unrecorded(1)
+
+
+@pytest.mark.parametrize("switch", ["with torch.enable_grad():", "with torch.set_grad_enabled(True):", "if True:"])
+def test_what_switches_recording_on_itself_is_recorded(switch: str, tmp_path: Path) -> None:
+    """Attacks and adaptation at test time do so: their callers' `no_grad` says nothing of them."""
+    files = {
+        "pyproject.toml": "",
+        "library.py": "import torch\n\nSEEN = []\n\n\ndef adapt(x):\n"
+        f"    {switch}\n        SEEN.append(torch.is_grad_enabled())\n",
+        "main.py": "import torch\nfrom library import adapt\n\nwith torch.no_grad():\n    adapt(1)\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    unrecorded = Callers(Setup().project_of(str(tmp_path / "library.py")), {}).calls_unrecorded(6)
+    assert unrecorded is (switch == "if True:")
+    assert _recorded(tmp_path) == [not unrecorded]

@@ -13,7 +13,7 @@ from tapecheck.source.kept import KeptByPath
 from tapecheck.source.modules import SOURCES
 from tapecheck.source.nodes import of_kind, walk
 from tapecheck.source.project import Project, Projects
-from tapecheck.source.recording import SWITCHES, may_be_unrecorded, times_named
+from tapecheck.source.recording import SWITCHES, SWITCHING_ON, may_be_unrecorded, times_named
 from tapecheck.source.text import Source, from_text
 
 _MOST_FILES = 500
@@ -82,8 +82,10 @@ class Callers:
 
     def calls_unrecorded(self, line: int) -> bool:
         """Return whether the texts name the function that is defined on a line only to call it, where they have
-        switched recording off.
+        switched recording off, and nothing beside it switches that on again.
         """
+        if not SWITCHING_ON.isdisjoint(self._words_of(self._path)):
+            return False
         name, sources = self._naming(line) or ("", [])
         called = 0
         for _, source in sources:

@@ -14,7 +14,8 @@ from tapecheck.source.text import Source
 SWITCHES = frozenset(("no_grad", "inference_mode", "set_grad_enabled", "enable_grad"))
 """Names by which a program switches recording on and off."""
 _OFF = frozenset(("no_grad", "inference_mode"))
-_PERHAPS_ON = SWITCHES - _OFF
+SWITCHING_ON = SWITCHES - _OFF
+"""Those of them that may switch it on."""
 _UNSEEN = frozenset((
     "set_grad_enabled", "_set_grad_enabled", "__enter__", "enter_context", "enter_async_context", "exec",
 ))  # fmt: skip
@@ -71,7 +72,7 @@ def _off_within(node: ast.AST, off: bool) -> bool:
     match node:
         case ast.With():
             names = {name_called(item.context_expr) for item in node.items}
-            return bool(names & _OFF or off) and names.isdisjoint(_PERHAPS_ON)
+            return bool(names & _OFF or off) and names.isdisjoint(SWITCHING_ON)
         case ast.FunctionDef():
             # What a function does is done when it is called; a generator runs as whoever draws from it.
             return not _of_yields(node) and any(last_name(_called(one)) in _OFF for one in node.decorator_list)
