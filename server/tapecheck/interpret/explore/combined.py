@@ -16,7 +16,7 @@ from tapecheck.interpret.explore.effects import Effect, last_part, names_in
 from tapecheck.interpret.explore.jumps import LEAVING, jumps_of
 from tapecheck.interpret.explore.shapes import Shapes, shapes_of
 from tapecheck.interpret.state import Place, Policy
-from tapecheck.interpret.values import Module
+from tapecheck.interpret.values import Module, only
 from tapecheck.source.nodes import id_of, of_kind, statements_at, walk
 
 Patterns = Mapping[Place, tuple[bool, ...]]
@@ -53,6 +53,7 @@ class Combined:
     """The conditions that were met, with their files."""
     bases: list[Patterns] = field(default_factory=list)
     tried: set[object] = field(default_factory=set)
+    _flows: dict[str, _Flow] = field(default_factory=dict)
 
     def note(self, patterns: Patterns, came_out: Set[tuple[ast.AST, bool]], asked: Mapping[ast.AST, str]) -> None:
         """Note what the tests of a way have come to."""
@@ -66,16 +67,15 @@ class Combined:
         """Return the tests of which one side was never run that could matter, and of which the text says that more of
         the conditions `choosing` hang together there than are tried with one another in any case.
         """
-        flows: dict[str, _Flow] = {}
         found: list[Untaken] = []
         for node, file in self.asked.items():
             module = modules.get(file)
             if module is None or module.source is None or not self._is_untaken(node, shapes_of(module.source)):
                 continue
-            flow = flows.get(file)
+            flow = self._flows.get(file)
             if flow is None:
-                flow = flows[file] = _Flow(module.source.tree)
-            wanted = flow.leading_to(flow.asked_around(node))
+                flow = self._flows[file] = _Flow(module.source.tree)
+            wanted = flow.wanted_of(node)
             by = tuple(
                 place for place, one in choosing.items() if place[0] == file and flow.chooses(place, one, wanted)
             )
@@ -139,7 +139,16 @@ class _Flow:
     def __init__(self, tree: ast.Module) -> None:
         self._tree = tree
         self._made_of: dict[str, set[str]] = {}
+        self._wanted: dict[ast.AST, Set[str]] = {}
+        self._stored: dict[Place, Set[str] | None] = {}
         self._read(tree.body, frozenset(), "")
+
+    def wanted_of(self, node: ast.AST) -> Set[str]:
+        """Return the names that what is asked at a condition and around it hangs on: it is asked for in each round."""
+        known = self._wanted.get(node)
+        if known is None:
+            known = self._wanted[node] = self.leading_to(self.asked_around(node))
+        return known
 
     def asked_around(self, node: ast.AST) -> Set[str]:
         """Return the names that a condition asks, and those around it, within it, and before it that lead past it."""
@@ -169,13 +178,11 @@ class _Flow:
 
     def chooses(self, place: Place, node: ast.AST | None, wanted: Set[str]) -> bool:
         """Return whether a condition may choose what some names have."""
-        statement: ast.AST | None
-        match node:
-            case ast.stmt():
-                statement = node
-            case _:
-                statement = self._statement(place[1])
-        return statement is None or not wanted.isdisjoint(_stored_in(statement))
+        if place not in self._stored:
+            statement = next(iter(only((node, self._statement(place[1])), ast.stmt)), None)
+            self._stored[place] = None if statement is None else _stored_in(statement)
+        stored = self._stored[place]
+        return stored is None or not wanted.isdisjoint(stored)
 
     def _statement(self, line: int) -> ast.stmt | None:
         """Return the innermost statement that has a line."""
