@@ -89,6 +89,12 @@ def decorator_modelled(path: str) -> bool:
     return modelled(path) or path.partition(".")[0] in _ENTRY_DECORATORS
 
 
+def _leaves_recording_on(torch: Torch, name: str, node: ast.AST) -> None:
+    """Note that a call of opaque code is taken to leave recording on, as libraries of commands and tests do."""
+    if not decorator_modelled(name):
+        torch.world.assumptions.note("mode", f"`{name}` leaves recording on", node, NOTHING)
+
+
 def called(torch: Torch, name: str, args: Iterable[Value], node: ast.AST) -> None:
     """Note what the dry run takes for granted of a call of opaque code."""
     about: dict[int, None] = {}
@@ -112,7 +118,7 @@ def called(torch: Torch, name: str, args: Iterable[Value], node: ast.AST) -> Non
     if contents and not anything:
         torch.world.assumptions.note("contents", f"`{name}` leaves what it is given as it is", node)
     if not (anything or about):
-        torch.world.assumptions.note("mode", f"`{name}` leaves recording on", node, NOTHING)
+        _leaves_recording_on(torch, name, node)
     if anything or about or data:
         _take_for_granted(torch, name, node, tuple(about), anything=anything)
 
