@@ -87,7 +87,7 @@ def gathered(machine: Engine, value: Value, node: ast.AST, *, perhaps_none: bool
             return known, 0
         if perhaps_none and takes_nothing(machine, node):
             return [], 0
-        return list(machine.elements(value, node)) if known is None else known, rest_of(value)
+        return (list(machine.elements(value, node)), rest_of(value)) if known is None else (known, 0)
     if perhaps_none and value.perhaps_none() and takes_nothing(machine, node):
         return [], 0
     extent = Extent(enough=limits.MIN_ITERATIONS)
