@@ -16,7 +16,7 @@ from tapecheck.interpret.explore.effects import Effect, last_part, names_in
 from tapecheck.interpret.explore.jumps import LEAVING, jumps_of
 from tapecheck.interpret.explore.shapes import Shapes, shapes_of
 from tapecheck.interpret.state import Place, Policy
-from tapecheck.interpret.values import Module, only
+from tapecheck.interpret.values import Module
 from tapecheck.source.nodes import id_of, of_kind, statements_at, walk
 
 Patterns = Mapping[Place, tuple[bool, ...]]
@@ -179,7 +179,12 @@ class _Flow:
     def chooses(self, place: Place, node: ast.AST | None, wanted: Set[str]) -> bool:
         """Return whether a condition may choose what some names have."""
         if place not in self._stored:
-            statement = next(iter(only((node, self._statement(place[1])), ast.stmt)), None)
+            statement: ast.stmt | None
+            match node:
+                case ast.stmt():
+                    statement = node
+                case _:
+                    statement = self._statement(place[1])
             self._stored[place] = None if statement is None else _stored_in(statement)
         stored = self._stored[place]
         return stored is None or not wanted.isdisjoint(stored)

@@ -98,12 +98,10 @@ def _tell_of_rest(torch: Torch, state: OptimizerState, owner: Instance, whole: s
 
 def _tell_of_thawed(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
     """Note the parameters that were frozen when an optimizer was made, and that have been switched on since."""
-    if torch.world.graph.thawed:
-        again = (tensor for tensor in torch.world.graph.frozen if id(tensor) in state.frozen and is_parameter(tensor))
-        thawed = [number for tensor in again if (number := tensor.node) is not None]
-        _tell(
-            torch, state, node, [one for one in thawed if one not in torch.optimizers.listed], False, True, thawed=True
-        )
+    frozen = torch.world.graph.frozen if torch.world.graph.thawed else []
+    again = (tensor.node for tensor in frozen if id(tensor) in state.frozen and is_parameter(tensor))
+    left = [leaf for leaf in again if leaf is not None and leaf not in torch.optimizers.listed]
+    _tell(torch, state, node, left, False, True, thawed=True)
 
 
 def _tell_of_module(torch: Torch, state: OptimizerState, owner: Instance, registered: set[int], node: ast.AST) -> None:
