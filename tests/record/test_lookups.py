@@ -36,17 +36,25 @@ class Queue(collections.deque):
 class Meta(type):
     def __getattribute__(self, name): print("meta", name); return type.__getattribute__(self, name)
     def __instancecheck__(self, value): print("instance"); return False
+    def __eq__(self, other): print("equal"); return self is other
+    def __hash__(self): print("hash"); return 1
 class OfMeta(metaclass=Meta):
     kept = []
+class Own(torch.Tensor):
+    def __getattr__(self, name): print("of a tensor", name); raise AttributeError(name)
+own = torch.ones(2).as_subclass(Own).requires_grad_()
+optimizer.add_param_group({"params": [own]})
 slots, proxy, asked, entries, elements, queue = Slots(), Proxy(), Property(), Entries(), Elements(), Queue()
 meter = Meter()
+boxes = []
 of_meta, kept = object.__new__(OfMeta), type.__getattribute__(OfMeta, "kept")
 print("-" * 9)
 for step in range(8):
     optimizer.zero_grad()
-    loss = model(torch.randn(3, 4)).pow(2).mean()
+    loss = model(torch.randn(3, 4)).pow(2).mean() + own.sum().as_subclass(torch.Tensor)
     loss.backward()
     optimizer.step()
+    boxes.append(of_meta)
     slots.value = loss
     dict.__setitem__(entries, "loss", loss)
     list.append(elements, loss)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Dict, List, Optional, Set, Tuple
 
 from .guard import Guard
 from .lines import Place, ThreadLines, Where
+from .lookups import is_parameter
 from .parallel import averaged
 from .recording import GradientsUsed, Recording
 from .values import ZEROS, TensorRef, version_of
@@ -337,11 +338,11 @@ class UsedGradients(GradientsUsed):
             leaf = reference()
             if leaf is None:
                 continue
-            unread = not named and not isinstance(leaf, self.recorder.torch.nn.Parameter) and leaf.numel() != 1
+            unread = not named and not is_parameter(self.recorder.torch, leaf) and leaf.numel() != 1
             known = self.others.get(number)
             if known is None:
                 known = self.others[number] = _Other(reference, self._value(leaf), unread)
-                if not isinstance(leaf, self.recorder.torch.nn.Parameter):
+                if not is_parameter(self.recorder.torch, leaf):
                     # Reading `.grad` makes a Python object: not of an input that is gone at the next step.
                     continue
             gradient = _GRADIENT(leaf) if not unread else None

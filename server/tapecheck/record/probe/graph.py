@@ -21,6 +21,7 @@ from typing import (
     Union,
 )
 
+from .lookups import is_parameter
 from .passed import ITEMS, MAX_PUT_OFF, Passed, PutOff
 from .values import TensorRef, Values, address_of, version_of
 
@@ -199,7 +200,7 @@ class Reader:
         if address:
             storage = self.storage(address)
             self.leaf_of_storage[storage] = number
-        found.append(NewLeaf(number, tensor, storage, isinstance(tensor, self.torch.nn.Parameter)))
+        found.append(NewLeaf(number, tensor, storage, is_parameter(self.torch, tensor)))
         return number
 
     def _numbered(self, tensor: Tensor) -> int:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Callable, Collection, Dict, Iterator, List, Na
 from .effort import LOOKUP, NODE, OBJECTS_A_UNIT, WRITTEN_NODE, Effort, cpu_seconds
 from .graph import Reader
 from .lines import Place, RunningLoop, ThreadLines
-from .lookups import bases_of, elements_of, entries_of, is_a, members, module_of, namespace, slots_of
+from .lookups import bases_of, elements_of, entries_of, ids_of, is_a, members, module_of, namespace, slots_of
 from .names import locals_of, release, user_frames
 from .recording import Holds, Recording
 from .sources import Extent, LoopText, Sources, SourceText, Store
@@ -45,13 +45,13 @@ _SEEN_BEFORE_TRAINING = 3
 _Cached = type(functools.lru_cache(lambda: None))
 # What a class may have under a name that keeps something, and how the function within a method of the class is read.
 _OF_CLASSES = (list, dict, set, tuple, collections.deque, FunctionType, _Cached)
-_PLAIN_FUNCTION: Dict[type, Callable[[object], object]] = {
-    kind: vars(kind)["__func__"].__get__ for kind in (staticmethod, classmethod)
+_PLAIN_FUNCTION: Dict[int, Callable[[object], object]] = {
+    id(kind): vars(kind)["__func__"].__get__ for kind in (staticmethod, classmethod)
 }
 # Values in which nothing can be found; data sets are full of them.
-_PLAIN = frozenset({int, float, str, bytes, complex, bool, type(None)})
+_PLAIN = ids_of(int, float, str, bytes, complex, bool, type(None))
 # Of these types nothing is found in what is empty: a module has eight such dictionaries of hooks.
-_MAY_BE_EMPTY = frozenset({dict, collections.OrderedDict, list, tuple, set, frozenset, collections.deque})
+_MAY_BE_EMPTY = ids_of(dict, collections.OrderedDict, list, tuple, set, frozenset, collections.deque)
 # The dictionaries of a module whose entries are found as its attributes.
 _OF_MODULES = ("_parameters", "_modules", "_buffers", "_forward_hooks", "_forward_pre_hooks")
 # Libraries whose objects hold data, or nothing of the program's.
@@ -146,7 +146,7 @@ class HoldFinder(Holds):
         self.gradients_have_graphs = False
         self.counted: Dict[int, bool] = {}
         self.names = OtherNames()
-        self._user_types: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()
+        self._user_types: Dict[int, Tuple[weakref.ref[type], bool]] = {}
 
     def iteration_ended(self, recorder: Recording, lines: ThreadLines, loop: RunningLoop, frame: FrameType) -> None:
         """Write what is alive, and who keeps it, after a sampled iteration."""
@@ -257,7 +257,7 @@ class HoldFinder(Holds):
         objects = gc.get_objects() if self.newer is None else self.newer.objects()
         self.gone_over += len(objects)
         # There are hundreds of thousands of objects: no line of Python runs for each.
-        found = list(itertools.compress(objects, map(kinds.__contains__, map(type, objects))))
+        found = list(itertools.compress(objects, map(kinds.__contains__, map(id, map(type, objects)))))
         # The list may be among what it holds.
         objects.clear()
         if self.newer is not None:
@@ -459,7 +459,7 @@ class HoldFinder(Holds):
             if holder.foreign and self._is_user(type(value)):
                 # As its own methods name it, who keep what it has.
                 holder = Holder("self", "self", True, False, "", None)
-            if type(value) in kinds:
+            if id(type(value)) in kinds:
                 if has_graph(value):
                     found.append((holder, value))
                 continue
@@ -522,13 +522,13 @@ class HoldFinder(Holds):
         bound = collections.deque.maxlen.__get__(value) if is_a(value, collections.deque) else None
         inside = holder._replace(container=True, bound=bound if bound is not None else holder.bound, inside=True)
         items = elements_of(value)
-        kinds = set(map(type, items))
-        if kinds <= _PLAIN:
+        kinds = {id(kind): kind for kind in map(type, items)}
+        if kinds.keys() <= _PLAIN:
             return
         if len(items) > 2 * _ENDS:
             # What a loop adds lies at the end, what it started with at the beginning.
             items = items[:_ENDS] + items[-_ENDS:]
-        elif is_a(value, list, tuple) and not any(issubclass(kind, self.torch.Tensor) for kind in kinds):
+        elif is_a(value, list, tuple) and not any(issubclass(kind, self.torch.Tensor) for kind in kinds.values()):
             # Objects and containers that the text tells apart by their places.
             named = self._named()
             for place, item in enumerate(items):
@@ -564,7 +564,7 @@ class HoldFinder(Holds):
 
     def _of_dict(self, value: Dict[object, object], holder: Holder) -> Iterator[Tuple[object, Holder]]:
         entries = list(entries_of(value))
-        if _PLAIN.issuperset(type(item) for _, item in entries):
+        if _PLAIN.issuperset(id(type(item)) for _, item in entries):
             return
         named = self._named()
         for key, item in entries:
@@ -595,7 +595,8 @@ class HoldFinder(Holds):
         for base in bases_of(kind):
             if self._is_user(base):
                 for name, item in list(namespace(base).items()):
-                    value = _PLAIN_FUNCTION[type(item)](item) if type(item) in _PLAIN_FUNCTION else item
+                    function = _PLAIN_FUNCTION.get(id(type(item)))
+                    value = function(item) if function is not None else item
                     if is_a(value, *_OF_CLASSES, self.torch.Tensor):
                         yield value, _attribute(holder, name)
 
@@ -612,14 +613,15 @@ class HoldFinder(Holds):
         """Return whether nothing can be found in a value."""
         if is_a(value, type):
             return not self._is_user(value)
-        return type(value) in _PLAIN or is_a(value, int, float, str, bytes, complex)
+        return id(type(value)) in _PLAIN or is_a(value, int, float, str, bytes, complex)
 
     def _is_user(self, kind: type) -> bool:
-        known = self._user_types.get(kind)
-        if known is None:
+        known = self._user_types.get(id(kind))
+        if known is None or known[0]() is not kind:
             file = members(sys.modules.get(module_of(kind))).get("__file__")
-            known = self._user_types[kind] = isinstance(file, str) and self.sources.is_user(file)
-        return known
+            known = weakref.ref(kind), isinstance(file, str) and self.sources.is_user(file)
+            self._user_types[id(kind)] = known
+        return known[1]
 
 
 class Newer:
@@ -669,14 +671,15 @@ def _within_training(training: Set[LoopText], lines: ThreadLines, loop: RunningL
     return False
 
 
-def _subclasses(kind: type) -> Set[type]:
-    found: Set[type] = {kind}
+def _subclasses(kind: type) -> Dict[int, type]:
+    """Return a class and all below it, by their identity."""
+    found = {id(kind): kind}
     stack: List[type] = [kind]
     while stack:
         below: List[type] = type.__subclasses__(stack.pop())
         for inner in below:
-            if inner not in found:
-                found.add(inner)
+            if id(inner) not in found:
+                found[id(inner)] = inner
                 stack.append(inner)
     return found
 
@@ -696,7 +699,7 @@ def _cell(name: str, cell: CellType) -> Iterator[Tuple[object, Holder]]:
 
 def _is_nothing(value: object) -> bool:
     """Return whether nothing can be found in a value, as its type and length tell: no code of the program's is run."""
-    kind = type(value)
+    kind = id(type(value))
     return kind in _PLAIN or (kind in _MAY_BE_EMPTY and not value)
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Dict, Iterator, List, NamedTuple, Optional, Tu
 
 from .graph import NewLeaf
 from .lines import Iterations, Place, State, ThreadLines, Where, iterations
+from .lookups import ids_of, module_of
 from .recording import InPlaceChanges, Recording
 from .values import address_of, is_learning_leaf, version_of
 
@@ -263,9 +264,9 @@ class Changes(InPlaceChanges):
             watched.ids = ids
             watched.complete = False
             watched.regular = 0
-            plain = (recorder.torch.Tensor, recorder.torch.nn.Parameter)
-            watched.plain = all(type(p) in plain for p in params)
-            watched.own = watched.plain and type(optimizer).__module__.startswith("torch.optim.")
+            plain = ids_of(recorder.torch.Tensor, recorder.torch.nn.Parameter)
+            watched.plain = plain.issuperset(map(id, map(type, params)))
+            watched.own = watched.plain and module_of(type(optimizer)).startswith("torch.optim.")
         recorder.reader.values.allow()
         recorder.discarded.before_step(params, evaluates)
         recorder.unscaled.before_step(optimizer, watched.number, watched.own)

@@ -5,11 +5,13 @@ method, as proxies, lazy modules and containers that watch themselves have them.
 from __future__ import annotations
 
 import collections
-from types import GetSetDescriptorType, MemberDescriptorType
-from typing import TYPE_CHECKING, Callable, Collection, Dict, ItemsView, Iterator, List, Tuple, Type, TypeVar
+from types import GetSetDescriptorType, MemberDescriptorType, ModuleType
+from typing import TYPE_CHECKING, Callable, Collection, Dict, FrozenSet, ItemsView, Iterator, List, Tuple, Type, TypeVar
 
 if TYPE_CHECKING:
     from typing import TypeGuard
+
+    from torch import Tensor
 
 _T = TypeVar("_T")
 _bases: Callable[[type], Tuple[type, ...]] = vars(type)["__mro__"].__get__
@@ -26,6 +28,20 @@ _ITERATORS: Tuple[Tuple[type, Callable[..., Iterator[object]]], ...] = (
 def is_a(value: object, *kinds: Type[_T]) -> TypeGuard[_T]:
     """Return whether a value is of some types; `isinstance` would ask a proxy for its class."""
     return issubclass(type(value), kinds)
+
+
+def ids_of(*kinds: type) -> FrozenSet[int]:
+    """Return the identities of types, to ask for a value's among them: a set of types asks metaclasses for hashes."""
+    return frozenset(map(id, kinds))
+
+
+def is_parameter(torch: ModuleType, tensor: Tensor) -> bool:
+    """Return whether a tensor is an `nn.Parameter`, as `isinstance` says, which asks a subclass for its `_is_param`."""
+    kind = type(tensor)
+    # A plain tensor is not given a dictionary of its own, which it mostly has not.
+    if kind is torch.Tensor or issubclass(kind, torch.nn.Parameter):
+        return kind is not torch.Tensor
+    return bool(members(tensor).get("_is_param"))
 
 
 def bases_of(kind: type) -> Tuple[type, ...]:

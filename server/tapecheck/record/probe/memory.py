@@ -9,6 +9,7 @@ from typing import Optional
 
 from .alive import count
 from .lines import ThreadLines
+from .lookups import ids_of
 from .recording import Recording
 from .values import has_graph
 
@@ -41,9 +42,9 @@ class MemoryReport:
         self._told += 1
         torch, reader = recorder.torch, recorder.reader
         device = "cpu" if "CPUAllocator" in str(error) or "DefaultCPU" in str(error) else "cuda"
-        kinds = {torch.Tensor, torch.nn.Parameter}
+        kinds = ids_of(torch.Tensor, torch.nn.Parameter)
         objects = gc.get_objects()
-        tensors = list(itertools.compress(objects, map(kinds.__contains__, map(type, objects))))
+        tensors = list(itertools.compress(objects, map(kinds.__contains__, map(id, map(type, objects)))))
         del objects
         with recorder.group():
             recorder.declare_loops(lines)

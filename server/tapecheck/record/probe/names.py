@@ -191,7 +191,7 @@ def _behind(torch: ModuleType, value: object, sources: Sources) -> Iterator[Tupl
             yield item, "[%d]" % index
     elif is_a(value, dict):
         for key, item in list(entries_of(value))[:_ITEMS]:
-            if type(key) in (str, int):
+            if type(key) is str or type(key) is int:
                 yield item, "[%r]" % (key,)
     elif is_a(value, torch.nn.Module):
         for part in ("_parameters", "_modules"):

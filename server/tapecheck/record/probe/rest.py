@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Callable, Iterable, Iterator, List, Optional, 
 
 from .effort import seconds
 from .lines import Activation, Function, Rest, Resting, RunningLoop, ThreadLines
+from .lookups import ids_of
 from .recording import Recording
 from .tracing import NOISY, Tracer, tracing_function
 
@@ -44,7 +45,7 @@ _LONG_ITERATIONS = 8
 # What takes a loop's iterator longer than this is worth a rest.
 _SLOW_SECONDS = 5e-5
 _ITERATED: Tuple[Iterable[object], ...] = (range(0), range(1 << 70), [], (), {}, {}.values(), {}.items(), set())
-_AT_ONCE = frozenset(type(iter(each)) for each in _ITERATED)
+_AT_ONCE = ids_of(*(type(iter(each)) for each in _ITERATED))
 """Iterators that run no code to give the next value: the first one may come late for other reasons."""
 
 
@@ -281,7 +282,7 @@ class Rests(Resting):
         if stack is None or not self.loops or loop.text.hidden or tracer.watched:
             return False
         iterator = stack.top(frame, 0)
-        if iterator is None or type(iterator) is itertools.compress or type(iterator) in _AT_ONCE:
+        if iterator is None or type(iterator) is itertools.compress or id(type(iterator)) in _AT_ONCE:
             return False
         if type(iterator) is GeneratorType and tracer.function(iterator.gi_code) is not None:
             return False

@@ -11,6 +11,7 @@ from .graph import NewLeaf
 from .guard import Guard
 from .hooks import nodes_of
 from .lines import ThreadLines, iterations
+from .lookups import is_parameter
 from .names import describe
 from .passed import CallAt, Passed
 from .recording import BackwardCalls, Recording
@@ -132,11 +133,10 @@ class Walks(BackwardCalls):
         # Reading `.grad` makes a Python object that lives as long as the gradient, which shows in `gc.get_objects`:
         # only where the program reads it, or module and optimizer do.
         named = any(text.names_gradients for text in recorder.sources.texts())
-        parameter = recorder.torch.nn.Parameter
         for key, (reference, _, owner) in list(recorder.reader.leaves.items()):
             # Another thread may just be letting go of its own.
             tensor = reference() if owner == thread else None
-            if tensor is not None and (named or isinstance(tensor, parameter)) and tensor.grad is not None:
+            if tensor is not None and (named or is_parameter(recorder.torch, tensor)) and tensor.grad is not None:
                 self.had_gradient.add(key)
 
     def retaining(self, mark: Passed, call: Optional[CallText]) -> Dict[str, object]:
