@@ -27,6 +27,10 @@ ENCODER = ("net.encoder.weight", "net.encoder.bias")
         (HEAD + "        return self.encoder(x)\nnet(loader.data().data)\n", 4),
         # Two can have done it.
         (HEAD + "        h = self.encoder(x.detach())\n        return self.head(h.detach())\n", None),
+        (HEAD + "        return self.encoder(x.detach())\ng, = torch.autograd.grad(loss, net.w)\n", None),
+        (HEAD + "        return self.encoder(x)\ng = grad(loss, net.w, create_graph=False)\n", 4),
+        (HEAD + "        return self.encoder(x.detach())\ng = grad(loss, net.w, create_graph=True)\n", 3),
+        (HEAD + "        return self.encoder(x.detach())\ng = torch.func.grad(f, 0)(w)\n", 3),
         # Carried from one call to the next, on purpose.
         (HEAD + "        y, self.h = self.encoder(x), 0\nfor x in data:\n    y, h = net(x, h.detach())\n", None),
         (HEAD + "        return self.encoder(x)\nfor x in data:\n    h = h.detach()\n    h = net(x, h)\n", None),
@@ -117,3 +121,32 @@ def test_a_derivative_that_does_not_depend_on_a_bias_is_no_cut(record: object) -
     (found,) = (item for item in judge([], recorded.tape) if item.code == "TAPE402")
     assert (found.severity, found.facts.parameters) == ("info", ("head.bias",))
     assert "cut" not in found.message and "derivative" in found.notes[-1]
+
+
+INNER = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model, learned = nn.Linear(1, 1), nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1), nn.Softplus())
+optimizer = torch.optim.SGD(learned.parameters(), lr=0.1)
+for step in range(6):
+    x = torch.randn(8, 1)
+    weights = [p.detach().clone().requires_grad_() for p in model.parameters()]
+    for _ in range({inner}):
+        inner = learned(torch.cat([x, nn.functional.linear(x, *weights)], 1)).mean()
+        taken = torch.autograd.grad(inner, weights, create_graph={graph})
+        weights = [w - 0.1 * g for w, g in zip(weights, taken)]
+    optimizer.zero_grad()
+    (nn.functional.linear(x, *weights) - x).pow(2).mean().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("inner", [1, 2])
+@pytest.mark.parametrize("graph", [False, True])
+def test_a_gradient_without_graph_cuts_what_it_was_taken_through(record: object, inner: int, graph: bool) -> None:
+    recorded = record(INNER.format(inner=inner, graph=graph))  # type: ignore[operator]
+    found = [item for item in judge([], recorded.tape) if item.code == "TAPE402"]
+    assert [item.span.line for item in found] == ([] if graph else [12])
+    assert all("create_graph=True" in item.help for item in found)

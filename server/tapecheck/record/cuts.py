@@ -169,9 +169,21 @@ def _is_cut(node: ast.expr) -> bool:
     if not isinstance(node, ast.Call):
         return attr_of(node) == "data"
     name = method_called(node)
-    return name in _CUTTING or (
-        name in ("tensor", "as_tensor") and any(not _literal(argument) for argument in node.args[:1])
+    return (
+        name in _CUTTING
+        or (name in ("tensor", "as_tensor") and any(not _literal(argument) for argument in node.args[:1]))
+        or (name_called(node) == "grad" and _takes_constants(node))
     )
+
+
+def _takes_constants(node: ast.Call) -> bool:
+    """Return whether a call of `autograd.grad` may give gradients without graph; `func.grad` is given a function alone,
+    and perhaps the numbers of its arguments.
+    """
+    graph = next((word.value for word in node.keywords if word.arg == "create_graph"), None)
+    given = [*node.args[1:2], *(word.value for word in node.keywords if word.arg == "inputs")]
+    recorded = isinstance(graph, ast.Constant) and bool(graph.value)
+    return not recorded and any(not _literal(argument) for argument in given)
 
 
 def _literal(node: ast.AST) -> bool:

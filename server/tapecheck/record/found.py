@@ -32,7 +32,7 @@ from tapecheck.rules.graph_kept.facts import GraphKeptFacts
 from tapecheck.rules.leaf_inplace.rule import LeafInplace
 from tapecheck.rules.missing_create_graph.rule import MissingCreateGraph, raising_headline
 from tapecheck.rules.needless_retain_graph.facts import NeedlessRetainGraphFacts
-from tapecheck.rules.reading import Run
+from tapecheck.rules.reading import Run, grouped
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.stale_gradient.facts import StaleGradientFacts, beside
 from tapecheck.rules.stale_gradient.rule import StaleGradient
@@ -44,6 +44,7 @@ from tapecheck.source.nodes import Part, last_line, method_called, of_kind
 from tapecheck.tape import Loop, Node, Optimizer, Raised, Site, Span
 
 _MIN_STEPS = 2
+_LOOKED_AT = 3
 _SHIFTS = ("AddBackward0", "SubBackward0", "AddcmulBackward0", "AddcdivBackward0")
 _OF_READS = (GradientDiscarded.code, UntrainedParameter.code)
 """Rules that a gradient which somebody reads silences: a recorded tape has no such reads."""
@@ -239,6 +240,12 @@ def _starved(story: Story) -> Finding | None:
     if (place := _from_leaf(story)) is not None:
         message = listed(f"{{}} {verb} never trained: the loss is a new leaf", names, known)
         advice = "remove `requires_grad`: it hides the error and trains nothing; mend what cut the graph before"
+    elif not half and (taken := _taken_from(story, never)) is not None:
+        place = taken.at.span
+        without = "gradient: missing `create_graph=True`"
+        message = listed((f"{{}} never received a {without}", f"{{}} got no {without}"), names, known)
+        advice = "pass `create_graph=True` here, or do not give these parameters to the optimizer"
+        notes = ("what later backward calls start from was stepped with these gradients, which are constants there",)
     elif not half and (place := _only_cut(story, names)) is not None:
         received = "{} never received a gradient; "
         message = listed(
@@ -318,6 +325,26 @@ def _frozen(story: Story) -> list[Finding]:
         )
         for place, (count, steps) in groups.items()
     ]  # fmt: skip
+
+
+def _taken_from(story: Story, never: Collection[int]) -> Run | None:
+    """Return the one place that took a gradient without graph through all of some parameters, where a later backward
+    starts from what an inner step made with it.
+    """
+    ledger = story.reading.ledger
+    learning = [run for run in story.reading.runs if run.backward.accumulates]
+    calls = grouped((run.at.span, run) for run in story.reading.runs if _is_without_graph(run))
+    # What a call does it does from the beginning: long runs have thousands of them.
+    first = [run for runs in calls.values() for run in runs[:_LOOKED_AT]]
+    found: dict[Span, Run] = {}
+    for run in first:
+        inputs = run.backward.inputs or ()
+        if run.at.span in found or not inputs or not ledger.ancestry(run.backward.root_nodes).keys() >= set(never):
+            continue
+        later = [one for one in learning if one.position > run.position][:_LOOKED_AT]
+        if any(_stepped(story, ledger.ancestry(one.backward.root_nodes), inputs) for one in later):
+            found[run.at.span] = run
+    return next(iter(found.values())) if len(found) == 1 else None
 
 
 def _only_cut(story: Story, names: Sequence[str]) -> Span | None:
