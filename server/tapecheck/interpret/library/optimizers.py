@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from tapecheck.interpret import limits
-from tapecheck.interpret.library import averaging, left_out, scalers, sharding
+from tapecheck.interpret.library import averaging, left_out, optimizer_arguments, scalers, sharding
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import OptimizerState, kept, state_of
 from tapecheck.interpret.objects.syntax import root_of
@@ -81,6 +81,8 @@ class Optimizers:
         source = unwrapped(argument(args, kwargs, 0, "params"))
         if isinstance(source, Generator):
             source = List(*self.machine.gathered(source, node))
+        if refusal := optimizer_arguments.refusal(self.machine, source, node):
+            self.torch.fail(node, "no parameters for an optimizer", kind=refusal)
         self.world.writer.optimizers += 1
         number = self.world.writer.optimizers
         tensors, complete = self._leaves(source, node)
@@ -209,6 +211,8 @@ class Optimizers:
 
     def _add_group(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         group = unwrapped(argument(args, kwargs, 0, "param_group"))
+        if refusal := optimizer_arguments.refusal_of_group(self.machine, group, node):
+            self.torch.fail(node, "no group of parameters", kind=refusal)
         members, complete = self._leaves(group, node)
         groups = owner.attrs.get("param_groups")
         if isinstance(groups, List):

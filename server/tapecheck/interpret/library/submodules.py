@@ -38,7 +38,7 @@ from tapecheck.interpret.values import (
 )
 
 CONTAINERS = ("Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict")
-_KEYED = ("ModuleDict", "ParameterDict")
+KEYED = ("ModuleDict", "ParameterDict")
 _NO_LAYERS = (Tensor, int, float, str, type(None), List, Dict, tuple)
 
 
@@ -48,7 +48,7 @@ def fill(modules: Modules, owner: Instance, name: str, args: Args, kwargs: Kwarg
     layer.container = name
     first = args[0] if args else next((value for key, value in kwargs.items() if key != MORE_KEYWORDS), None)
     first = unwrapped(first)
-    if name in _KEYED or (name == "Sequential" and isinstance(first, Dict)):
+    if name in KEYED or (name == "Sequential" and isinstance(first, Dict)):
         _update(modules, owner, [first], {}, node)
     elif name == "Sequential":
         for arg in args:
@@ -101,7 +101,7 @@ def _bounds(parts: list[Value], count: int) -> list[Value]:
 def stream(owner: Instance) -> Stream:
     """Return what going over a container yields."""
     known = names(owner)
-    more, keyed = layer_of(owner).more, layer_of(owner).container in _KEYED
+    more, keyed = layer_of(owner).more, layer_of(owner).container in KEYED
 
     def entry(index: int) -> Value:
         if index >= len(known):
@@ -150,7 +150,7 @@ def _len(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: as
 
 def _contains(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     wanted, layer = concrete(args[0]) if args else None, layer_of(owner)
-    if layer.container in _KEYED:
+    if layer.container in KEYED:
         if isinstance(wanted, Unknown):
             return Unknown.plain("in") if layer.more or names(owner) else False
         found = wanted in names(owner) if is_constant(wanted) else False
@@ -171,7 +171,7 @@ def _set(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: as
     key, value, layer = concrete(args[0]), _entry(modules, owner, args[1], node), layer_of(owner)
     known = names(owner)
     place = known_int(key)
-    if layer.container not in _KEYED and place is not None and -len(known) <= place < len(known):
+    if layer.container not in KEYED and place is not None and -len(known) <= place < len(known):
         key = known[place]
     # Which entry an unknown key replaces, nobody knows.
     layer.more = layer.more or isinstance(key, Unknown)
@@ -184,7 +184,7 @@ def _set(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: as
 def _delete(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     modules.world.stores.kept += 1
     key, layer, known = concrete(args[0]) if args else None, layer_of(owner), names(owner)
-    if layer.container in _KEYED:
+    if layer.container in KEYED:
         if (name := known_text(key)) is not None:
             owner.attrs.pop(name, None)
             return None
@@ -298,7 +298,7 @@ def _pairs(modules: Modules, source: Value, node: ast.AST) -> tuple[list[tuple[V
     source = unwrapped(source)
     if isinstance(source, Dict):
         return [(unkey(key), value) for key, value in source.items.items()], bool(source.more)
-    if is_module(source) and layer_of(source).container in _KEYED:
+    if is_module(source) and layer_of(source).container in KEYED:
         return [(name, source.attrs[name]) for name in names(source)], layer_of(source).more
     known = [] if source is None else behaviour(source).known_items(modules.machine, node)
     pairs = [behaviour(one).known_items(modules.machine, node) or () for one in known or ()]
