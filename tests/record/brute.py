@@ -343,6 +343,11 @@ def contradictions(finding: Finding, brute: dict[str, Any]) -> Iterator[str]:
             yield f"steps used what these lines gave: {brute['used']}"
 
 
+def _seeded(program: str) -> str:
+    """Return a program whose two runs take the same ways, where it asks `random` for them."""
+    return program.replace("import random\n", "import random; random.seed(0)\n", 1)
+
+
 def hold(seeds: Sequence[int], tally: Counter[str]) -> list[Against]:
     """Return the verdicts on generated programs that the second recorder contradicts."""
     found: list[Against] = []
@@ -350,7 +355,7 @@ def hold(seeds: Sequence[int], tally: Counter[str]) -> list[Against]:
         paths = [Path(folder) / f"p{seed}.py" for seed in seeds]
         findings: list[list[Finding]] = []
         for seed, path in zip(seeds, paths, strict=True):
-            path.write_text(longer(generate(seed)) + "\n")
+            path.write_text(_seeded(longer(generate(seed))) + "\n")
             findings.append(check(read_source(str(path))).findings)
         requests = [
             (str(path), str(path.with_suffix(".jsonl")), _watched(mine))
