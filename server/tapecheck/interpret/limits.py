@@ -146,6 +146,8 @@ FARTHEST = 100_000
 """Iterations that are looked through for the next one in which a guard that comes round does so."""
 EXACT = 2**53
 """Whole numbers below this are all different as floats."""
+UNREACHED = 2**63 - 1
+"""`sys.maxsize`: no number that a program counts or measures comes to it, nor to infinity."""
 MAX_ROUNDS = 64
 """Rounds of a comprehension of known length."""
 TRAINED_ROUNDS = 4

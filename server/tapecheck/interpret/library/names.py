@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.objects import unknowns
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import Class, Lib, Value, behaviour, concrete
@@ -11,6 +12,7 @@ _GIVEN = frozenset(("sys.argv", "os.environ", "sys.platform", "sys.version_info"
 _CONSTANTS: dict[str, Value] = {
     "math.pi": 3.141592653589793, "torch.pi": 3.141592653589793, "math.e": 2.718281828459045, "math.inf": float("inf"),
     "torch.inf": float("inf"), "typing.TYPE_CHECKING": False, "numpy.pi": 3.141592653589793, "numpy.inf": float("inf"),
+    "numpy.Inf": float("inf"), "numpy.infty": float("inf"), "sys.maxsize": limits.UNREACHED,
 }  # fmt: skip
 
 

@@ -20,8 +20,8 @@ from tapecheck.interpret.values import (
     Value,
     concrete,
     is_module,
-    is_whole_list,
     layer_of,
+    unkey,
     unwrapped,
 )
 
@@ -71,7 +71,7 @@ def _elements(value: Value) -> Sequence[Value] | None:
         case tuple() | str():
             return value
         case Dict() if not value.more:
-            return list(value.items)
+            return tuple(map(unkey, value.items))
         case List() | Set() if not value.more:
             return value.items
         case Instance() if is_module(value) and value.cls is None and (container := layer_of(value).container):

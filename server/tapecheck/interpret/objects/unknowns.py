@@ -378,6 +378,8 @@ def _next(constant: float, direction: int, whole: bool) -> float:
 
 def decided(kind: str, owner: Unknown, constant: Value) -> bool | None:
     """Return the answer of a test that follows from what earlier tests of the same unknown came out as."""
+    if (answer := unreached(kind, constant)) is not None:
+        return answer
     bounds = _bounds_of(owner)
     if bounds is None or not isinstance(constant, (int, float)):
         return None
@@ -387,6 +389,18 @@ def decided(kind: str, owner: Unknown, constant: Value) -> bool | None:
     if kind == "Lt":
         return True if high < constant else (False if low >= constant else None)
     return False if kind == "Eq" and not low <= constant <= high else None
+
+
+def unreached(kind: str, constant: Value) -> bool | None:
+    """Return how a number compares with one that none reaches (`inf`, `sys.maxsize`); None for other comparisons.
+
+    Numbers are taken to be finite here, and not nan.
+    """
+    match constant:
+        case int() | float() if abs(constant) >= limits.UNREACHED:
+            return {"Lt": constant > 0, "LtE": constant > 0, "Gt": constant < 0, "GtE": constant < 0}.get(kind)
+        case _:
+            return None
 
 
 def _bounds_of(value: Unknown) -> tuple[float, float] | None:

@@ -417,7 +417,7 @@ def compare(machine: Engine, op: ast.cmpop, left: Value, right: Value, node: ast
             test.default = Default(likely=type(op) is ast.IsNot)
         return test
     if Tensor in (type(left), type(right)):
-        return machine.library.comparison(type(op).__name__, left, right, node)
+        return _compare_tensors(machine, op, left, right, node)
     left, right = unknowns.resolved(machine, left, node), unknowns.resolved(machine, right, node)
     decides = deciding(left, right)
     if decides is Decides.CONSTANT:
@@ -435,6 +435,17 @@ def compare(machine: Engine, op: ast.cmpop, left: Value, right: Value, node: ast
     if Set in (type(left), type(right)):
         return algebra.set_comparison(op, left, right)
     return algebra.ordering(machine, op, left, right, node)
+
+
+def _compare_tensors(machine: Engine, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:
+    test = machine.library.comparison(type(op).__name__, left, right, node)
+    swapped = type(left) is not Tensor
+    kind = _MIRRORED.get(type(op), type(op)) if swapped else type(op)
+    truth = unknowns.unreached(kind.__name__, concrete(left if swapped else right))
+    number = machine.world.graph.asked(test) if truth is not None and type(test) is Tensor else None
+    if type(number) is Unknown:
+        number.shown = number.shown._replace(truth=truth)
+    return test
 
 
 def _relation(machine: Engine, op: ast.cmpop, left: Value, right: Value) -> Value:
