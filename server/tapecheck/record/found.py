@@ -232,7 +232,7 @@ def _starved(story: Story) -> Finding | None:
     names = [story.leaf_text(number) for number in never]
     known = [leaf.name for leaf in leaves.values()]
     shown = names_text(names)
-    verb, whose = ("is", "its") if len(names) == 1 else ("are", "their")
+    verb = "is" if len(names) == 1 else "are"
     severity: Severity = "warning"
     notes: tuple[str, ...] = ()
     how: Untraining | None = None
@@ -240,19 +240,9 @@ def _starved(story: Story) -> Finding | None:
     if (place := _from_leaf(story)) is not None:
         message = listed(f"{{}} {verb} never trained: the loss is a new leaf", names, known)
         advice = "remove `requires_grad`: it hides the error and trains nothing; mend what cut the graph before"
-    elif not half and (taken := _taken_from(story, never)) is not None:
-        place = taken.at.span
-        without = "gradient: missing `create_graph=True`"
-        message = listed((f"{{}} never received a {without}", f"{{}} got no {without}"), names, known)
-        advice = "pass `create_graph=True` here, or do not give these parameters to the optimizer"
-        notes = ("what later backward calls start from was stepped with these gradients, which are constants there",)
-    elif not half and (place := _only_cut(story, names)) is not None:
-        received = "{} never received a gradient; "
-        message = listed(
-            [f"{received}{whose} graph is probably cut here", f"{received}probably cut here"], names, known
-        )
-        advice = "remove the cut, or do not give these parameters to the optimizer"
-        notes = ("no other place of the program can cut it",)
+    elif not half and (cut := _cut_off(story, never, names)) is not None:
+        place, message, advice, note = cut
+        notes = (note,)
     elif optimizer is not None:
         place = optimizer.at.span
         severity = "warning" if set(optimizer.params) <= set(never) else "info"
@@ -327,24 +317,48 @@ def _frozen(story: Story) -> list[Finding]:
     ]  # fmt: skip
 
 
+def _cut_off(story: Story, never: Sequence[int], names: Sequence[str]) -> tuple[Span, str, str, str] | None:
+    """Return where the graph to some parameters is cut, with the headline, the help and a note that say so."""
+    known = [leaf.name for leaf in story.reading.ledger.leaves.values()]
+    if (taken := _taken_from(story, never)) is not None:
+        without = "gradient: missing `create_graph=True`"
+        return (
+            taken.at.span,
+            listed((f"{{}} never received a {without}", f"{{}} got no {without}"), names, known),
+            "pass `create_graph=True` here, or do not give these parameters to the optimizer",
+            "what later backward calls start from was stepped with these gradients, which are constants there",
+        )
+    if (place := _only_cut(story, names)) is None:
+        return None
+    received, whose = "{} never received a gradient; ", "its" if len(names) == 1 else "their"
+    return (
+        place,
+        listed([f"{received}{whose} graph is probably cut here", f"{received}probably cut here"], names, known),
+        "remove the cut, or do not give these parameters to the optimizer",
+        "no other place of the program can cut it",
+    )
+
+
 def _taken_from(story: Story, never: Collection[int]) -> Run | None:
     """Return the one place that took a gradient without graph through all of some parameters, where a later backward
     starts from what an inner step made with it.
     """
-    ledger = story.reading.ledger
-    learning = [run for run in story.reading.runs if run.backward.accumulates]
-    calls = grouped((run.at.span, run) for run in story.reading.runs if _is_without_graph(run))
+    calls = grouped((run.at.span, run) for run in story.reading.runs if _is_without_graph(run) and run.backward.inputs)
     # What a call does it does from the beginning: long runs have thousands of them.
-    first = [run for runs in calls.values() for run in runs[:_LOOKED_AT]]
-    found: dict[Span, Run] = {}
-    for run in first:
-        inputs = run.backward.inputs or ()
-        if run.at.span in found or not inputs or not ledger.ancestry(run.backward.root_nodes).keys() >= set(never):
-            continue
-        later = [one for one in learning if one.position > run.position][:_LOOKED_AT]
-        if any(_stepped(story, ledger.ancestry(one.backward.root_nodes), inputs) for one in later):
-            found[run.at.span] = run
-    return next(iter(found.values())) if len(found) == 1 else None
+    first = [next((run for run in runs[:_LOOKED_AT] if _cuts_off(story, run, never)), None) for runs in calls.values()]
+    found = list(filter(None, first))
+    return found[0] if len(found) == 1 else None
+
+
+def _cuts_off(story: Story, run: Run, never: Collection[int]) -> bool:
+    """Return whether gradients without graph were taken through all of some parameters and are constants of an inner
+    step, which one of the next backward calls comes to.
+    """
+    ledger, inputs = story.reading.ledger, run.backward.inputs or ()
+    if not ledger.ancestry(run.backward.root_nodes).keys() >= set(never):
+        return False
+    later = [one for one in story.reading.runs if one.position > run.position and one.backward.accumulates]
+    return any(_stepped(story, ledger.ancestry(one.backward.root_nodes), inputs) for one in later[:_LOOKED_AT])
 
 
 def _only_cut(story: Story, names: Sequence[str]) -> Span | None:
