@@ -70,19 +70,25 @@ def look(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
         whole |= registered
         _tell_of_module(torch, state, owner, registered, node)
     inside = {id(owner) for owner in state.whole}
-    for owner in torch.nn.made[-limits.MOST_MODULES :]:
+    made = [(owner, _parameters(torch, owner)) for owner in torch.nn.made[-limits.MOST_MODULES :]]
+    for owner, own in made:
         if id(owner) not in inside:
-            _tell_of_rest(torch, state, owner, whole, node)
+            _tell_of_rest(torch, state, owner, own, whole, node)
     _tell_of_thawed(torch, state, node)
     _tell_of_successors(torch, state, inside, node)
-    _tell_of_losses(torch, state, node)
+    _tell_of_losses(torch, state, [own for _, own in made], node)
     _tell_loose(torch, state, node)
 
 
-def _tell_of_rest(torch: Torch, state: OptimizerState, owner: Instance, whole: set[int], node: ast.AST) -> None:
+def _parameters(torch: Torch, owner: Instance) -> list[Tensor]:
+    return [tensor for _, tensor in torch.nn.named_parameters(owner)]
+
+
+def _tell_of_rest(
+    torch: Torch, state: OptimizerState, owner: Instance, own: list[Tensor], whole: set[int], node: ast.AST
+) -> None:
     """Note what is left out of a module that is not among those that an optimizer was given `whole`."""
     listed = torch.optimizers.listed
-    own = [tensor for _, tensor in torch.nn.named_parameters(owner)]
     there = [tensor for tensor in own if tensor.node in listed]
     left = [number for tensor in own if (number := tensor.node) is not None and number not in listed]
     if not left:
@@ -91,7 +97,7 @@ def _tell_of_rest(torch: Torch, state: OptimizerState, owner: Instance, whole: s
         # What the optimizer has of the module is frozen, and what is not it lacks: nothing of it is trained.
         _tell(torch, state, node, left, False, True, idle=True)
     # Many of them were left out on purpose: prompts, adapters and biases are trained without the rest.
-    elif all(id(tensor) in whole for tensor in there):
+    elif there and all(id(tensor) in whole for tensor in there):
         if 2 * len(left) <= len(there) or _few_layers(torch, owner, set(left)):
             _tell(torch, state, node, left, False, True)
 
@@ -189,17 +195,17 @@ def _made_after(torch: Torch, owner: Instance, given: Mapping[str, int]) -> list
     return found
 
 
-def _tell_of_losses(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
+def _tell_of_losses(torch: Torch, state: OptimizerState, made: Iterable[list[Tensor]], node: ast.AST) -> None:
     """Note the modules that no optimizer has any parameter of and that have nothing but parameters of their own, as a
-    loss with learned centers or weights: a network that is left out as a whole has layers.
+    loss with learned centers or weights: a network that is left out as a whole has layers. `made` has the parameters of
+    each module.
     """
     listed, own = torch.optimizers.listed, {id(tensor) for tensor in torch.nn.loose[-limits.MOST_MODULES :]}
     if not own:
         return
     layered: set[int] = set()
     losses: list[list[Tensor]] = []
-    for owner in torch.nn.made[-limits.MOST_MODULES :]:
-        tensors = [tensor for _, tensor in torch.nn.named_parameters(owner)]
+    for tensors in made:
         if all(id(tensor) in own for tensor in tensors):
             losses.append(tensors)
         else:
@@ -217,12 +223,23 @@ def _tell_loose(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
     loose = [tensor for tensor in newest if tensor.node is not None and tensor.node not in listed]
     if not loose:
         return
-    kept: set[int] = set()
-    for owner in torch.nn.made[-limits.MOST_MODULES :]:
-        kept.update(id(tensor) for _, tensor, _ in _leaves_of(owner, "", limits.LEAVES_DEPTH, set()))
+    held = _held(torch, loose)
     for tensor in loose:
-        if id(tensor) not in kept and tensor.node is not None:
+        if id(tensor) not in held and tensor.node is not None:
             _tell(torch, state, node, [tensor.node], False, False)
+
+
+def _held(torch: Torch, tensors: Iterable[Tensor]) -> set[int]:
+    """Return which leaves, by identity, some module leads to: as attributes, or in what these hold."""
+    made = torch.nn.made[-limits.MOST_MODULES :]
+    wanted = {id(tensor) for tensor in tensors if tensor.is_leaf}
+    found = wanted.intersection(id(value) for owner in made for value in owner.attrs.values())
+    for owner in made:
+        if len(found) == len(wanted):
+            break
+        found.update(id(tensor) for _, tensor, _ in _leaves_of(owner, "", limits.LEAVES_DEPTH, set()))
+        found &= wanted
+    return found
 
 
 def _tell(
