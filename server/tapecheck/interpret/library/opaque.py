@@ -775,7 +775,11 @@ def _step(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, n
         scalers.divided(torch.world, args[0], node)
         # A step that is given a loss does the backward itself, as far as anybody knows.
         _given_away(torch, torch.tensors(tuple(args)), node, f"{owner.name}.step")
-    return _asked(torch, owner, name, args, kwargs, node)
+    # An environment's says each time what has come of it.
+    result = owner.given_anew(name)
+    result.node = None
+    result.take_for_data()
+    return result
 
 
 def _scale(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

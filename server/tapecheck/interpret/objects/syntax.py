@@ -487,6 +487,44 @@ def ways_out(loop: ast.While | ast.For | ast.AsyncFor) -> dict[ast.AST, bool] | 
     return found
 
 
+def is_path(side: ast.expr) -> bool:
+    """Whether an expression is a name, or attributes of one: it can be looked up without an effect."""
+    while isinstance(side, ast.Attribute):
+        side = side.value
+    return bool(id_of(side))
+
+
+def flag_of(test: ast.expr) -> tuple[ast.expr, bool] | None:
+    """Return the name, or attribute of one, that a test asks for its truth, and the answer with which that holds."""
+    match test:
+        case ast.Name() | ast.Attribute() if is_path(test):
+            return test, True
+        case ast.UnaryOp(op=ast.Not(), operand=inner):
+            known = flag_of(inner)
+            return known and (known[0], not known[1])
+        case ast.Compare(left=inner, ops=[ast.Is() | ast.Eq()], comparators=[ast.Constant(value=bool(wanted))]):
+            known = flag_of(inner)
+            return known and (known[0], known[1] is wanted)
+    return None
+
+
+def goes_on_by(loop: ast.While) -> list[tuple[ast.expr, bool]]:
+    """Return the flags that a `while` asks, `while not (done or stopped)`, each with what it is while that goes on."""
+    found: list[tuple[ast.expr, bool]] = []
+    parts = [(loop.test, True)]
+    while parts:
+        part, wanted = parts.pop()
+        match part:
+            case ast.UnaryOp(op=ast.Not(), operand=inner):
+                parts.append((inner, not wanted))
+            case ast.BoolOp(op=operator, values=values):
+                if (type(operator) is ast.And) is wanted:
+                    parts += [(value, wanted) for value in values]
+            case _ if (known := flag_of(part)) is not None:
+                found.append((known[0], known[1] is wanted))
+    return found
+
+
 def _only_leaves(block: list[ast.stmt]) -> bool:
     """Whether a block does nothing but leave a loop, and hands nothing out."""
     match block:

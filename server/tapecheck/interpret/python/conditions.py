@@ -6,12 +6,13 @@ import ast
 import contextlib
 import operator
 from collections.abc import Callable, Hashable, Iterator
+from dataclasses import replace
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import algebra, carry, records, syntax, unknowns
 from tapecheck.interpret.python import consequences, guards
-from tapecheck.interpret.state import merge_cuts
+from tapecheck.interpret.state import Flag, merge_cuts
 from tapecheck.interpret.values import (
     Container,
     Decides,
@@ -182,6 +183,9 @@ def _decided(machine: Engine, expression: ast.expr, value: Value, env: Env, node
     choices = machine.world.choices
     leaves = node in choices.leaving
     default = default if leaves else _likelier(machine, expression, value, env, node, default)
+    flagged = flag_asked(machine, expression, env) if behaviour(value).default.likely is None else None
+    if flagged is not None:
+        default, leaves = flagged[1], leaves or flagged[0].last
     # A function that calls itself comes to an end, whatever this way through the program has answered so far.
     deep = machine.world.calls.recursion >= limits.RECURSION_DECIDED
     if deep and isinstance(node, ast.If):
@@ -199,6 +203,7 @@ def _decided(machine: Engine, expression: ast.expr, value: Value, env: Env, node
         setting=behaviour(value).given_as,
     )  # fmt: skip
     choices.answers(origins)
+    choices.note_flag(flagged, answer)
     settle(machine, value, answer)
     return answer
 
@@ -217,15 +222,8 @@ def _keep_defaults(machine: Engine, expression: ast.expr, env: Env) -> None:
 def _options(machine: Engine, expression: ast.expr, env: Env) -> list[tuple[ast.expr, Value]]:
     """Return the undecided options that a comparison names and that can say how often a loop comes to something."""
     sides = (expression.left, *expression.comparators) if isinstance(expression, ast.Compare) else ()
-    values = [(side, machine.eval(side, env)) for side in sides if _is_path(side)]
+    values = [(side, machine.eval(side, env)) for side in sides if syntax.is_path(side)]
     return [(side, value) for side, value in values if unknowns.period(value) is not None]
-
-
-def _is_path(side: ast.expr) -> bool:
-    """Whether a side of a test is a name, or attributes of one: it can be looked up without an effect."""
-    while isinstance(side, ast.Attribute):
-        side = side.value
-    return bool(id_of(side))
 
 
 def _likelier(machine: Engine, expression: ast.expr, value: Value, env: Env, node: ast.AST, default: bool) -> bool:
@@ -238,6 +236,20 @@ def _likelier(machine: Engine, expression: ast.expr, value: Value, env: Env, nod
         return False
     unlike = _equated(machine, expression, env) if isinstance(value, Tensor) else None
     return default if unlike is None else unlike
+
+
+def flag_asked(machine: Engine, expression: ast.expr, env: Env) -> tuple[Flag, bool] | None:
+    """Return the flag that a test asks, where a loop around it goes on by that, and the likelier answer of the test."""
+    if not machine.world.choices.going_on or (known := syntax.flag_of(expression)) is None:
+        return None
+    flag = machine.world.choices.going_on.get((id(env), syntax.text_of(known[0])))
+    if flag is None:
+        return None
+    value = machine.eval(known[0], env)
+    if type(known[0]) is ast.Name and value is flag.begun:
+        # It has the answer with which the iteration began, whatever the policy.
+        return replace(flag, last=True), (flag.answer is not flag.last) is known[1]
+    return replace(flag, begun=value), flag.answer is known[1]
 
 
 _ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq)

@@ -392,7 +392,10 @@ def _bool_op(machine: Engine, node: ast.BoolOp, env: Env) -> Value:
             text = machine.world.position.notes.of(part, syntax.text_of)
             default = not wanted if isinstance(value, Tensor) else True
             hidden, usual = unknowns.hidden(machine, value), behaviour(value).by_default()
-            truth = machine.world.choices.choose(part, default, text, hidden=hidden, usual=usual)
+            flag = conditions.flag_asked(machine, part, env) if usual is None else None
+            last, default = (False, default) if flag is None else (flag[0].last, flag[1])
+            truth = machine.world.choices.choose(part, default, text, likelier=last, hidden=hidden, usual=usual)
+            machine.world.choices.note_flag(flag, truth)
             if hidden or usual is not None:
                 machine.world.choices.answers(unknowns.origins(unknowns.asked(value)))
             machine.settle(value, truth)

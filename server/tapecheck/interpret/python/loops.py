@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import math
 from collections.abc import Iterable, Iterator
 
@@ -10,7 +11,7 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import carry, repeats, syntax, unknowns
 from tapecheck.interpret.python import conditions, guards
-from tapecheck.interpret.state import Count, Guard, LoopKey, World
+from tapecheck.interpret.state import Count, Flag, Guard, LoopKey, World
 from tapecheck.interpret.values import (
     OPEN,
     PICKED,
@@ -34,6 +35,10 @@ from tapecheck.interpret.values import (
 )
 from tapecheck.source.nodes import id_of, negated, of_kind
 from tapecheck.tape import Fact, LoopEnd
+
+
+def _flags_of(node: ast.For | ast.AsyncFor | ast.While) -> list[tuple[ast.expr, bool]]:
+    return syntax.goes_on_by(node) if type(node) is ast.While else []
 
 
 class _Inner:
@@ -154,6 +159,10 @@ class _Loop:
         """What the condition of a `while` compares."""
         self.hangs_on: Value = None
         """What nobody knows of the condition of a `while`."""
+        self.ending = False
+        """Whether it is run once more with the answer that ends it."""
+        self.flagged = False
+        """Whether what it goes by was asked in it."""
         self.hidden = False
         """Whether code that is not visible says whether a `while` goes on, and nothing that it counts."""
         self.reached: list[int] = []
@@ -165,6 +174,36 @@ class _Loop:
         """The work that was left for the way before the last iteration."""
         # Loops within loops: what the earlier entries of this one took counts, or the work would grow with each level.
         self.before, self.most_work = world.budget.work, world.budget.work + world.history.work_of(self.key)
+
+    @contextlib.contextmanager
+    def going_on(self) -> Iterator[None]:
+        """Let conditions in an iteration take it that a `while` goes on, those in its last one that it ends."""
+        choices, known = self.world.choices, self.world.position.notes.of(self.node, _flags_of)
+        around = choices.going_on
+        flags = [
+            Flag(
+                self.number,
+                syntax.text_of(part),
+                answer is not self.ending,
+                self.machine.eval(part, self.env),
+                self.ending,
+            )
+            for part, answer in known
+        ]
+        choices.going_on = around | {(id(self.env), flag.name): flag for flag in flags}
+        try:
+            yield
+        finally:
+            choices.going_on = around
+
+    def is_flagged(self, test: ast.expr) -> bool:
+        """Whether what is known of a flag is only that it was taken to let the loop go on, when it was last asked."""
+        if (known := syntax.flag_of(test)) is None:
+            return False
+        asked = self.world.choices.flagged.get((self.number, syntax.text_of(known[0])))
+        flagged = type(asked) is Unknown and asked is self.machine.eval(known[0], self.env)
+        self.flagged = self.flagged or flagged
+        return flagged
 
     @property
     def head(self) -> ast.expr:
@@ -621,7 +660,7 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
         more = answer is not False
         if not more:
             break
-        leaving = {} if _is_worth_another(loop, node, answer, always=always) else _ways_out(loop, node, endless=always)
+        leaving = _further(loop, node, answer, always=always)
         if leaving is None:
             break
         if answer is None and by_default is False:
@@ -629,16 +668,27 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
         loop.goes_round_again(node.test)
         loop.look()
         loop.begin()
-        signal = yield from _body(machine, node, leaving, env)
+        with loop.going_on():
+            signal = yield from _body(machine, node, leaving, env)
         loop.end()
-        if leaving or (signal is not None and signal.ends_loop):
+        if leaving or loop.ending or (signal is not None and signal.ends_loop):
             break
         loop.compare(goes_on=always)
     if signal is not None and signal.ends_loop:
         loop.leave("no")
         return signal.beyond_loop()
+    more = more if not loop.ending else _asked(loop, node)[0] is not False
     _leave_while(loop, node, more=more, always=always)
     return (yield from machine.block([] if always else node.orelse, env))
+
+
+def _further(loop: _Loop, node: ast.While, answer: bool | None, *, always: bool) -> dict[ast.AST, bool] | None:
+    """Return the conditions that are to lead out of a loop in the iteration that is to be run; None where none is."""
+    if _is_worth_another(loop, node, answer, always=always):
+        return {}
+    leaving = _ways_out(loop, node, endless=always)
+    loop.ending = leaving is None and loop.flagged
+    return {} if loop.ending else leaving
 
 
 def _leave_while(loop: _Loop, node: ast.While, *, more: bool, always: bool) -> None:
@@ -763,8 +813,8 @@ def _truth(loop: _Loop, test: ast.expr, env: Env) -> _Truth:
     if not isinstance(test, ast.BoolOp):
         value = machine.eval(test, env)
         answer = machine.known_truth(value)
-        if answer is None:
-            loop.hangs_on = value
+        if loop.is_flagged(test) or answer is None:
+            answer, loop.hangs_on = None, value
             counted = conditions.asks_a_count(machine, test, env)
             loop.hidden = loop.hidden or (loop.done == 1 and not counted and unknowns.hidden(machine, value))
         else:

@@ -2,7 +2,7 @@
 
 from tapecheck.interpret.state.budget import Budget, Cancelled, Exhausted
 from tapecheck.interpret.state.calls import Calls
-from tapecheck.interpret.state.choices import Asked, Choices, Place, Policy
+from tapecheck.interpret.state.choices import Asked, Choices, Flag, Place, Policy
 from tapecheck.interpret.state.comparisons import Comparisons, Count, Growth, Guard
 from tapecheck.interpret.state.compiling import Order, SizedCode, Sizes
 from tapecheck.interpret.state.cuts import cuts_of, merge_cuts
@@ -24,6 +24,7 @@ __all__ = [
     "Comparisons",
     "Count",
     "Exhausted",
+    "Flag",
     "Frame",
     "GraphBuilder",
     "Growth",

@@ -43,6 +43,21 @@ class Asked:
     statement: ast.AST | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """What a `while` goes on by: the answer with which it goes on, or with which it ends in its `last` iteration.
+
+    What it was as the iteration began, `begun`, has the answer with which the loop went on; of one that is asked it is
+    what it was then.
+    """
+
+    loop: int
+    name: str
+    answer: bool
+    begun: Value
+    last: bool = False
+
+
 @dataclass(slots=True)
 class Length:
     """A length that the dry run settled on, where it did and what it is called; `number` gives what it came to, `asked`
@@ -96,6 +111,10 @@ class Choices:
         """Whether a graph can hang on a condition that comes round as often as an option says."""
         self.leaving: dict[ast.AST, bool] = {}
         """The conditions that lead out of a loop without another end, with that answer, while it is run a last time."""
+        self.going_on: dict[tuple[int, str], Flag] = {}
+        """The flags by which the loops go on that are being run, by namespace and name."""
+        self.flagged: dict[tuple[int, str], Value] = {}
+        """What a condition in a loop has asked of such a flag last, and was taken to let the loop go on."""
         self.longer = 0
         """The least number of elements for what nobody knows the length of; 0 where the usual number will do."""
         self._ranges: dict[Place, int] = {}
@@ -144,6 +163,11 @@ class Choices:
         given = setting(answer) if setting is not None else None
         self._writer.emit(Decision(self._position.site(node), text, answer, last or 0, counted, cuts, hangs_on, given))
         return answer
+
+    def note_flag(self, asked: tuple[Flag, bool] | None, answer: bool) -> None:
+        """Note how a condition came out that asks a flag by which a loop around it goes on, and its likelier answer."""
+        if asked is not None and not asked[0].last and answer is asked[1]:
+            self.flagged[asked[0].loop, asked[0].name] = asked[0].begun
 
     def pass_by(self, loop: ast.AST, at: ast.AST, text: str) -> bool:
         """Whether the path passes by a loop of which nobody knows whether it goes round at all, or what else goes over

@@ -347,6 +347,10 @@ class Unknown(BaseValue):
             attrs[name] = self._part(f"{self.name}.{name}" if self.name else name, Whole(self, name, None, within))
         return attrs[name]
 
+    def given_anew(self, name: str) -> Unknown:
+        """Return what a method gives that may give something else each time. It shares the owner's graph."""
+        return self._part(f"{self.name}.{name}()", Whole(self, f"{name}()", None, self.part_of.within))
+
     def by_name(self) -> Unknown:
         """Return what has the attributes of this value as its items, `vars(value)`: a change of one is one of both."""
         made = self._part(f"vars({self.name})", Whole(None, "", self, self.part_of.within))
