@@ -238,13 +238,24 @@ def _variable(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
             return value
         fresh = _alias(torch, value)
         return torch.requires_grad(fresh, True, node) if wanted is True else fresh
-    if isinstance(value, Unknown) and concrete(argument(args, kwargs, 1, "requires_grad")) is True:
+    if isinstance(value, Unknown):
+        return _variable_of_unknown(torch, value, argument(args, kwargs, 1, "requires_grad"), node)
+    return value
+
+
+def _variable_of_unknown(torch: Torch, value: Unknown, given: Value, node: ast.AST) -> Value:
+    wanted = concrete(given)
+    if wanted is True:
         # Whatever it was, its data is a leaf of its own from here on.
         cuts = torch.world.graph.cut("leaf", node, value, name=value.name) if value.node is not None else value.cuts
         fresh = torch.world.graph.data(value.name, cuts)
         fresh.storage = torch.world.graph.storage_of(value)
         return torch.world.graph.make_leaf(fresh, node)
-    return value
+    if value.node is None or (given is not None and wanted is None):
+        return value
+    result = Unknown(value.name, None, torch.world.graph.cut("copy", node, value, name=value.name))
+    result.take_for_data()
+    return result
 
 
 def _alias(torch: Torch, data: Tensor) -> Tensor:
