@@ -1396,3 +1396,56 @@ def test_a_copy_of_a_hidden_model_that_is_trained_requires_grad_as_that_does(
     with contextlib.redirect_stdout(io.StringIO()):
         exec(compile(shown, "train.py", "exec"), {"graphs": graphs})
     assert [finding.certain for finding in found(program)] == ([False] if all(graphs) else [])
+
+
+TEAM = """\
+import torch
+from torch import nn
+
+
+class Player:
+    def __init__(self):
+        self.actor, self.critic = nn.Linear(4, 2), nn.Linear(4, 1)
+        self.optimizer = torch.optim.SGD(self.actor.parameters(), lr=0.1)
+
+
+class Team:
+    def __init__(self):
+        self.players = [Player(), Player()]
+
+    def update(self, obs, number):
+        player = self.players[number]
+        player.optimizer.zero_grad()
+        {actions}
+        loss = player.critic(torch.cat(actions, 1)).mean()
+        loss.backward(retain_graph=True)
+        player.optimizer.step()
+"""
+
+
+ONE_OF_THEM = """
+    def one(self, i, ob, number):
+        return self.players[i].actor(ob) if i == number else self.players[i].actor(ob).detach()
+"""
+
+
+@pytest.mark.parametrize(
+    "actions",
+    [
+        "[p[i].actor(ob) if i == number else p[i].actor(ob).detach() for i, ob in enumerate(obs)]",
+        "[p[i].actor(ob).detach() if i != number else p[i].actor(ob) for i, ob in enumerate(obs)]",
+        "list(p[i].actor(ob).detach() if i != number else p[i].actor(ob) for i, ob in enumerate(obs))",
+        "[one.actor(ob) if one is player else one.actor(ob).detach() for one, ob in zip(p, obs)]",
+        "[self.one(i, ob, number) for i, ob in enumerate(obs)]",
+    ],
+)
+def test_of_many_values_that_go_into_a_loss_some_may_be_cut_off(actions: str) -> None:
+    program = TEAM.format(actions=f"p = self.players\n        actions = {actions}")
+    told = found(program + ONE_OF_THEM * ("self.one" in actions))
+    assert [finding for finding in told if finding.code == "TAPE302"] == []
+
+
+def test_values_that_go_into_no_loss_are_told() -> None:
+    read = "print([player.actor(ob).sum().item() for ob in obs])\n        actions = [player.actor(obs[0])]"
+    told = found(TEAM.format(actions=read))
+    assert [(finding.code, finding.span.line) for finding in told if finding.code == "TAPE302"] == [("TAPE302", 18)]

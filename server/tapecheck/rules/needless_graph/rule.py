@@ -48,6 +48,7 @@ class NeedlessGraph(Rule):
         used = _in_use(readings, {key: loops[key] for key in unused})
         trained = _trained(readings)
         left = unused.keys() - used
+        left -= {key for key in left if _used_within(readings, *key)}
         # A loop that goes round once in one way is judged by itself where it goes round again in another.
         again = {key for key, runs in loops.items() if any(loop.iterations > 1 for _, loop, _ in runs)}
         left -= {key for key in left if unused[key][1].inner in again}
@@ -236,6 +237,26 @@ def _in_use(readings: Sequence[Reading], loops: dict[_Key, list[_LoopBuilt]]) ->
     # The graphs of a program that is seen to its end are kept for nothing; what an entry keeps is read by whoever
     # called it. Where they pile up, that is another rule's finding.
     return used | {key for key in kept if key[0] in grown or any(map(_read_later, loops[key]))}
+
+
+def _used_within(readings: Sequence[Reading], loop: Span, stack: tuple[Span, ...]) -> bool:
+    """Return whether something that is used is built in the text of a loop: the first elements of a list may be made
+    before the loop over those begins of which nobody knows how many there are.
+    """
+    depth = len(stack)
+    for reading in readings:
+        for site in _sites_in_use(reading):
+            path = (site.span, *site.stack)
+            if len(path) > depth and path[len(path) - depth :] == stack and loop.holds(path[-1 - depth]):
+                return True
+    return False
+
+
+@remembered
+def _sites_in_use(reading: Reading) -> tuple[Site, ...]:
+    """Return the places of what leads to parameters and is used."""
+    sites = (reading.ledger.nodes[node].at for node in _noticed_of_parameters(reading))
+    return tuple({(site.span, id(site.stack)): site for site in sites}.values())
 
 
 def _kept_by_object(reading: Reading, built: Collection[int], but: str = "") -> bool:
