@@ -13,6 +13,7 @@ from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.given_back import sizes_agree
 from tapecheck.interpret.library.states import CompiledState
 from tapecheck.interpret.objects import unknowns
+from tapecheck.interpret.state import merge_cuts
 from tapecheck.interpret.values import (
     COUNTED,
     Args,
@@ -493,6 +494,22 @@ def _in_mode(torch: Torch, run: PyGenerator[Value, Value, Value], mode: Fact) ->
             thrown = signal
 
 
+def _pictured(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Read tensors as the data of a picture, under `no_grad`, and return that."""
+    cuts = [
+        torch.world.graph.cut("data", node, value, name=value.name)
+        for value in torch.tensors((*args, *kwargs.values()))
+        if value.node is not None
+    ]
+    picture = Unknown("picture", None, merge_cuts(*cuts))
+    picture.take_for_data()
+    return picture
+
+
+def _saved_as_picture(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> None:
+    _pictured(torch, args, kwargs, node)
+
+
 _MODES: dict[Wrapping, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     "no_grad": _no_grad, "inference_mode": _inference_mode,
     "enable_grad": lambda torch, a, k, n: grad_mode("yes", "enable_grad"),
@@ -506,6 +523,14 @@ _PRUNING = (
 FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     **{f"{home}.{mode}": made for home in _HOMES for mode, made in _MODES.items()},
     **{f"{home}.set_grad_enabled": _set_grad_enabled for home in _HOMES},
+    **dict.fromkeys(
+        (
+            "torchvision.utils.make_grid", "torchvision.utils.draw_bounding_boxes", "torchvision.utils.flow_to_image",
+            "torchvision.utils.draw_segmentation_masks", "torchvision.utils.draw_keypoints",
+        ),
+        _pictured,
+    ),
+    "torchvision.utils.save_image": _saved_as_picture,
     "torch.set_default_device": _set_device, "torch.set_default_tensor_type": _set_tensor_type,
     "torch.set_default_dtype": _set_precision,
     "torch.nn.Parameter": _parameter,
