@@ -1449,3 +1449,59 @@ def test_values_that_go_into_no_loss_are_told() -> None:
     read = "print([player.actor(ob).sum().item() for ob in obs])\n        actions = [player.actor(obs[0])]"
     told = found(TEAM.format(actions=read))
     assert [(finding.code, finding.span.line) for finding in told if finding.code == "TAPE302"] == [("TAPE302", 18)]
+
+
+MODES = """\
+import argparse
+import torch
+from torch import nn
+from elsewhere import report
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--train", action="store_true")
+parser.add_argument("--test", action="store_true")
+args = parser.parse_args()
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+net = Net()
+xs = [torch.randn(3, 4)] * 4
+if args.train:
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for x in xs:
+        loss = net(x).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        {training}
+{other}
+    for x in xs:  # evaluated
+        correct = net(x).argmax(1).sum().item()
+        {testing}
+    {behind}
+"""
+
+
+@pytest.mark.parametrize(
+    "training", ["report(net)", "report(loss)", "report(net(x))", "net.register_forward_hook(report)"]
+)
+@pytest.mark.parametrize("other", ["else:", "elif not args.test:"])
+def test_what_hidden_code_is_given_in_another_mode_hides_nothing(training: str, other: str) -> None:
+    program = MODES.format(training=training, other=other, testing="pass", behind="pass")
+    line = next(number for number, one in enumerate(program.splitlines(), 1) if "# evaluated" in one)
+    assert [finding.span.line for finding in found(program)] == [line]
+
+
+@pytest.mark.parametrize(
+    ("testing", "behind"), [("report(net(x))", "pass"), ("kept = net(x)", "report(kept)"), ("report(net)", "pass")]
+)
+def test_what_hidden_code_is_given_of_a_loop_may_be_learned_from(testing: str, behind: str) -> None:
+    assert found(MODES.format(training="pass", other="else:", testing=testing, behind=behind)) == []

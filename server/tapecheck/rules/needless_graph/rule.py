@@ -73,8 +73,9 @@ class NeedlessGraph(Rule):
             return False
         runs = [loop for loop in reading.loops.values() if loop.event.at.span == finding.span]
         begun = [loop for loop in runs if loop.start < position]
-        if not runs or not begun:
-            return bool(runs)
+        if not begun:
+            # A way without the loop has none of its graphs, though it may come to the layers that build them.
+            return bool(runs) or finding.facts.loop is not None
         if event.inside_forward:
             return True
         inside = any(loop.end is None or position < loop.end for loop in begun)
