@@ -326,7 +326,7 @@ class _Judges:
         # What stays as it is does so for all that two conditions do; what never comes may come by that.
         for rule in self._rules:
             if rule.unfinished:
-                yield from (one.certain and rule.of_absence for one in self.findings(tapes, [rule.code]))
+                yield from (one.certain for one in self.findings(tapes, [rule.code]))
 
     def sure(self, tapes: Sequence[Tape]) -> frozenset[Hashable]:
         """Return what tells the findings over tapes that are certain."""

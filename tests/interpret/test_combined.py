@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 
@@ -80,6 +81,79 @@ def _program(draw: random.Random, form: str, fault: str, *, opposite: bool, most
         f"import torch\nfrom hidden import {names}\n\nw = torch.ones(2, requires_grad=True)\n{before}"
         f"{TESTS[form](parts, does)}\n{tail}"
     )
+
+
+EVENTS = {
+    "TAPE301": (
+        "loss = (net(x) ** 2).mean()\nother = w.sum()\nloss.backward(retain_graph=True)\n",
+        ("loss", "other", "{}.backward()"), "opt.step()\nopt.zero_grad()\n",
+    ),
+    "TAPE403": ("", ("opt", "opt2", "{}.zero_grad()"), "net(x).sum().backward()\nopt.step()\n"),
+    "TAPE201": ("kept.append(net(x).exp())\n", ("kept", "spare", "{}.clear()"), ""),
+}  # fmt: skip
+"""What stands before and behind what ends a finding where it acts on the first of two values."""
+MADE = """\
+net = torch.nn.Linear(2, 1)
+w = torch.ones(2, requires_grad=True)
+opt = torch.optim.SGD(net.parameters())
+opt2 = torch.optim.SGD([w])
+kept, spare = [], []
+"""
+ASKED = ("cfg.a{n}", "ask({n})", "opts['a{n}']", "a{n}", "cfg.mode{n} == 'x'", "cfg.n{n} > 2")
+CHOSEN = (
+    "{to} = {other}\nif {test}:\n    {to} = {value}\n",
+    "if {test}:\n    {to} = {value}\nelse:\n    {to} = {other}\n",
+    "{to} = {value} if {test} else {other}\n",
+    "{to} = pick({test}, {value}, {other})\n",
+    "{to} = [{other}]\nif {test}:\n    {to}.append({value})\n{to} = {to}[-1]\n",
+    "match bool({test}):\n    case True:\n        {to} = {value}\n    case _:\n        {to} = {other}\n",
+)
+PICK = "def pick{n}(flag, one, two):\n    if flag:\n        return one\n    return two\n\n\n"
+
+
+def _choosing(draw: random.Random, fault: str, count: int) -> tuple[str, str]:
+    """Return the functions and the code of a program in which all of some answers of hidden code have to be one way for
+    what ends the finding to act on what it is about.
+    """
+    head, (value, other, act), tail = EVENTS[fault]
+    lines = functions = ""
+    for n in range(count):
+        test = draw.choice(("", "not ")) + f"({draw.choice(ASKED).format(n=n)})"
+        chosen = draw.choice(CHOSEN)
+        if "pick(" in chosen:
+            # One function that is asked for several values answers alike for all.
+            chosen, functions = chosen.replace("pick(", f"pick{n}("), functions + PICK.format(n=n)
+        lines += chosen.format(to=f"v{n}", test=test, value=value, other=other)
+        value = f"v{n}"
+    body = head + lines + act.format(value) + "\n" + tail
+    loop = "for x in load():\n" + "".join(f"    {line}\n" for line in body.splitlines())
+    names = ", ".join(f"a{n}" for n in range(count))
+    imports = f"from hidden import ask, cfg, load, opts, {names}\n"
+    return functions, f"{imports}\n{MADE}{loop}print(kept)\n"
+
+
+@pytest.mark.parametrize("fault", EVENTS)
+def test_values_that_hidden_code_chooses_together(fault: str, tmp_path: Path) -> None:
+    """One of 16 combinations or more ends the finding, in each of these programs, in one file or over two."""
+    draw = random.Random(fault)
+    for count in (4, 5, 6, 8):
+        functions, code = _choosing(draw, fault, count)
+        beside = bool(functions) and draw.random() < 0.5
+        (tmp_path / "helpers.py").write_text(functions if beside else "")
+        program = f"import torch\n{'from helpers import *' if beside else functions}\n{code}"
+        found = check(from_text(program, str(tmp_path / "train.py"))).findings
+        assert not any(one.code == fault and one.certain for one in found), program
+
+
+@pytest.mark.parametrize(("fault", "counts"), [("TAPE301", (3,)), ("TAPE403", (3, 6))])
+def test_what_is_chosen_and_not_used_leaves_it_certain(fault: str, counts: tuple[int, ...]) -> None:
+    """However many answers there are, as long as what ends the finding hangs on none of them."""
+    draw = random.Random(fault)
+    for count in counts:
+        functions, code = _choosing(draw, fault, count)
+        _, (_, other, act), _ = EVENTS[fault]
+        program = f"import torch\n{functions}{code.replace(act.format(f'v{count - 1}'), act.format(other))}"
+        assert any(one.code == fault and one.certain for one in check(from_text(program, "train.py")).findings)
 
 
 def _is_certain(program: str, fault: str) -> bool:

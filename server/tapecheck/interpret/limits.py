@@ -84,6 +84,10 @@ FEWEST_COMBINED = 3
 """Conditions of a start of which more than a pair can hang together in a test that values decide."""
 MOST_MORE_COMBINED = 32
 """Ways of one start that answer further ones of these, for such a finding, before it is a possible one."""
+MOST_CHOOSING = 7
+"""Conditions that choose what one statement acts upon of which all answers are tried together."""
+MOST_COVERED = 32
+"""Ways that this may take: each ends what is said for certain where the statement then does more than before."""
 MOST_CALLEES = 20
 """Functions that are read to learn that a call builds no graph of its own; with more it is taken to build one."""
 MOST_LIVED = 200

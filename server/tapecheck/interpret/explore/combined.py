@@ -12,12 +12,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 
 from tapecheck.interpret import limits
-from tapecheck.interpret.explore.effects import Effect, last_part, names_in
+from tapecheck.interpret.explore.covered import Covered
+from tapecheck.interpret.explore.effects import Effect, last_part, names_in, statement_facts
 from tapecheck.interpret.explore.jumps import LEAVING, jumps_of
 from tapecheck.interpret.explore.shapes import Shapes, shapes_of
 from tapecheck.interpret.state import Place, Policy
 from tapecheck.interpret.values import Module
-from tapecheck.source.nodes import id_of, of_kind, statements_at, walk
+from tapecheck.source.nodes import STORES, id_of, method_called, of_kind, statements_at, walk
 
 Patterns = Mapping[Place, tuple[bool, ...]]
 """Answers to conditions, by their places."""
@@ -32,6 +33,8 @@ _MATTERING = int(
     | Effect.STEP
 )
 """What a side can do that brings what a finding says never comes."""
+_ACTING = Effect.START | Effect.CLEAR | Effect.READ | Effect.DROP
+"""What a statement can do that does so."""
 _BUILT_IN = frozenset(("all", "any", "bool", "float", "int", "isinstance", "len", "print", "range", "str", "sum"))
 """Functions of Python's own that leave what they are given as it is."""
 
@@ -53,7 +56,9 @@ class Combined:
     """The conditions that were met, with their files."""
     bases: list[Patterns] = field(default_factory=list)
     tried: set[object] = field(default_factory=set)
-    _flows: dict[str, _Flow] = field(default_factory=dict)
+    covered: Covered = field(default_factory=Covered)
+    """Which answers were tried together."""
+    _flow: _Flow | None = None
 
     def note(self, patterns: Patterns, came_out: Set[tuple[ast.AST, bool]], asked: Mapping[ast.AST, str]) -> None:
         """Note what the tests of a way have come to."""
@@ -68,20 +73,42 @@ class Combined:
         the conditions `choosing` hang together there than are tried with one another in any case.
         """
         found: list[Untaken] = []
+        flow = self._flow_of(modules)
         for node, file in self.asked.items():
             module = modules.get(file)
             if module is None or module.source is None or not self._is_untaken(node, shapes_of(module.source)):
                 continue
-            flow = self._flows.get(file)
-            if flow is None:
-                flow = self._flows[file] = _Flow(module.source.tree)
-            wanted = flow.wanted_of(node)
-            by = tuple(
-                place for place, one in choosing.items() if place[0] == file and flow.chooses(place, one, wanted)
-            )
+            wanted = flow.wanted_of(file, node)
+            by = tuple(place for place, one in choosing.items() if flow.chooses(place, one, wanted))
             if len(by) >= limits.FEWEST_COMBINED:
                 found.append(Untaken((file, getattr(node, "lineno", 1), getattr(node, "col_offset", 0)), by))
         return found
+
+    def acting(
+        self, modules: Mapping[str, Module], called: Collection[int], choosing: Mapping[Place, ast.AST | None]
+    ) -> list[Untaken]:
+        """Return the statements that may bring what a finding says never comes, of which the text says that more of the
+        conditions `choosing` choose whether they do than are tried with one another in any case.
+        """
+        found: dict[tuple[Place, ...], Untaken] = {}
+        flow = self._flow_of(modules)
+        for file, tree in flow.trees.items():
+            for node in _acting_in(tree.body, called):
+                wanted = flow.leading_to(flow.asked_around(file, node) | names_in(node))
+                by = tuple(
+                    place
+                    for place, one in choosing.items()
+                    if flow.chooses(place, one, wanted) or (place[0] == file and flow.leads_past(place, one, node))
+                )
+                if len(by) >= limits.FEWEST_COMBINED:
+                    found.setdefault(by, Untaken((file, node.lineno, node.col_offset), by))
+        return [*found.values()]
+
+    def _flow_of(self, modules: Mapping[str, Module]) -> _Flow:
+        trees = {file: module.source.tree for file, module in modules.items() if module.source is not None}
+        if self._flow is None or self._flow.trees.keys() != trees.keys():
+            self._flow = _Flow(trees)
+        return self._flow
 
     def _is_untaken(self, node: ast.AST, shapes: Shapes) -> bool:
         outcomes = [answer for answer in (True, False) if (node, answer) in self.came_out]
@@ -114,6 +141,32 @@ class Combined:
         return None
 
 
+def _holds(around: ast.stmt, node: ast.stmt) -> bool:
+    """Return whether a statement of the same file stands in another one."""
+    return _has_line(around, node.lineno)
+
+
+def _has_line(node: ast.stmt, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
+
+
+def _acting_in(nodes: Iterable[ast.stmt], called: Collection[int]) -> Iterator[ast.stmt]:
+    """Yield the statements that act on graphs or gradients, but for those of functions that were not called."""
+    for node in nodes:
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() if id(node) not in called:
+                continue
+        blocks = [*_blocks(node)]
+        for block in blocks:
+            yield from _acting_in(block, called)
+        if not blocks and (statement_facts(node).effects & _ACTING or _steps(node)):
+            yield node
+
+
+def _steps(node: ast.stmt) -> bool:
+    return any(method_called(call) == "step" for call in of_kind(node, ast.Call))
+
+
 def _asked_by(node: ast.AST) -> Set[str]:
     match node:
         case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test):
@@ -134,27 +187,28 @@ def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 
 class _Flow:
-    """Which names of a file may hang on which others, in whatever order and function."""
+    """Which names of some files may hang on which others, in whatever order and function."""
 
-    def __init__(self, tree: ast.Module) -> None:
-        self._tree = tree
+    def __init__(self, trees: Mapping[str, ast.Module]) -> None:
+        self.trees = trees
         self._made_of: dict[str, set[str]] = {}
         self._wanted: dict[ast.AST, Set[str]] = {}
         self._stored: dict[Place, Set[str] | None] = {}
-        self._read(tree.body, frozenset(), "")
+        for tree in trees.values():
+            self._read(tree.body, frozenset(), "")
 
-    def wanted_of(self, node: ast.AST) -> Set[str]:
+    def wanted_of(self, file: str, node: ast.AST) -> Set[str]:
         """Return the names that what is asked at a condition and around it hangs on: it is asked for in each round."""
         known = self._wanted.get(node)
         if known is None:
-            known = self._wanted[node] = self.leading_to(self.asked_around(node))
+            known = self._wanted[node] = self.leading_to(self.asked_around(file, node))
         return known
 
-    def asked_around(self, node: ast.AST) -> Set[str]:
+    def asked_around(self, file: str, node: ast.AST) -> Set[str]:
         """Return the names that a condition asks, and those around it, within it, and before it that lead past it."""
         line = getattr(node, "lineno", 1)
         found = set(_asked_within(node))
-        blocks: list[list[ast.stmt]] = [statements_at(self._tree, 1, line)]
+        blocks: list[list[ast.stmt]] = [statements_at(self.trees[file], 1, line)]
         while blocks:
             for one in blocks.pop():
                 if one.lineno > line:
@@ -179,20 +233,41 @@ class _Flow:
     def chooses(self, place: Place, node: ast.AST | None, wanted: Set[str]) -> bool:
         """Return whether a condition may choose what some names have."""
         if place not in self._stored:
-            statement: ast.stmt | None
-            match node:
-                case ast.stmt():
-                    statement = node
-                case _:
-                    statement = self._statement(place[1])
-            self._stored[place] = None if statement is None else _stored_in(statement)
+            statement = self._decided_by(place, node)
+            self._stored[place] = self._chosen_by(place, statement) if statement is not None else None
         stored = self._stored[place]
         return stored is None or not wanted.isdisjoint(stored)
 
-    def _statement(self, line: int) -> ast.stmt | None:
-        """Return the innermost statement that has a line."""
-        around = (part for one in statements_at(self._tree, line, line) for part in of_kind(one, ast.stmt))
-        having = [one for one in around if one.lineno <= line <= (one.end_lineno or line)]
+    def leads_past(self, place: Place, node: ast.AST | None, acting: ast.stmt) -> bool:
+        """Return whether a condition of the same file may choose whether a statement is run."""
+        statement = self._decided_by(place, node)
+        if statement is None or _holds(statement, acting):
+            return statement is not None
+        if LEAVING.isdisjoint(jumps_of([statement])):
+            return False
+        around = [one for one in self._around(place) if one is not statement]
+        return any(_holds(one, acting) for one in around)
+
+    def _chosen_by(self, place: Place, statement: ast.stmt) -> set[str]:
+        """Return what a statement stores, and the functions around it whose result it may choose."""
+        found = _stored_in(statement)
+        if not jumps_of([statement]).isdisjoint(("return", "value", "yield")):
+            found |= {name for one in self._around(place) if (name := getattr(one, "name", ""))}
+        return found
+
+    def _around(self, place: Place) -> list[ast.stmt]:
+        """Return the statements that have the line of a place."""
+        file, line, _ = place
+        tree = self.trees.get(file)
+        around = statements_at(tree, line, line) if tree is not None else []
+        return [one for part in around for one in of_kind(part, ast.stmt) if _has_line(one, line)]
+
+    def _decided_by(self, place: Place, node: ast.AST | None) -> ast.stmt | None:
+        """Return the statement that a condition decides about, else the innermost one that has its line."""
+        match node:
+            case ast.stmt():
+                return node
+        having = self._around(place)
         return min(having, key=lambda one: (one.end_lineno or one.lineno) - one.lineno, default=None)
 
     def _read(self, nodes: Iterable[ast.AST], around: Set[str], owner: str) -> None:
@@ -241,6 +316,9 @@ def _stored_in(node: ast.AST) -> set[str]:
                 found.add(name)
             case ast.Subscript(value=value, ctx=ast.Store() | ast.Del()):
                 found |= names_in(value)
+            case ast.Call(func=ast.Attribute(value=owner, attr=method)) if method in STORES:
+                # What a container takes up stays as it is.
+                found |= names_in(owner)
             case ast.Call(func=called) if id_of(called) not in _BUILT_IN:
                 found |= names_in(part)
     return found

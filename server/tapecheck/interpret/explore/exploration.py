@@ -14,7 +14,8 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.explore import faults
 from tapecheck.interpret.explore.alike import Seen
 from tapecheck.interpret.explore.clearing import Clearing
-from tapecheck.interpret.explore.combined import Combined
+from tapecheck.interpret.explore.combined import Combined, Patterns, Untaken
+from tapecheck.interpret.explore.covered import Answers
 from tapecheck.interpret.explore.effects import Effect
 from tapecheck.interpret.explore.entries import Entry, begin
 from tapecheck.interpret.explore.index import Told, index_of
@@ -220,6 +221,7 @@ class Exploration:
                 if len(self.queue) > 1:
                     self.queue.sort(self._untold)
         self._combine()
+        self._cover()
         self._note_untried()
         if not self.passes_failures:
             self._measure()
@@ -309,13 +311,53 @@ class Exploration:
             if number == limits.MOST_MORE_COMBINED or not self.has_work:
                 self.turns.uncombined = {one.at for one in untaken}
                 return
-            tape, _ = self.probe(Way(Policy(dict(patterns), self.by_default), together=True))
-            if tape.complete and self.wanted.changed_by(self.found.tapes, tape):
-                tape.refutes_only = True
-                self.found.tapes.append(tape)
-                self.wanted.look(self.found.tapes)
-                if not self.wanted.claiming:
+            if self._settles(patterns):
+                return
+
+    def _cover(self) -> None:
+        """Try all answers together that choose what may bring what a finding says never comes, see `covered`: where
+        these are too many, it may come by those that are left.
+        """
+        choosing = self.queue.choosing
+        if len(choosing) < limits.FEWEST_COMBINED or not self.wanted.compares or not self.wanted.claiming:
+            return
+        for acting in self.combined.acting(self._modules, self.called, choosing):
+            for patterns in self._combinations(acting):
+                if patterns is None:
+                    self.turns.uncombined.add(acting.at)
+                elif self._settles(patterns):
                     return
+
+    def _combinations(self, acting: Untaken) -> Iterator[Patterns | None]:
+        """Yield answers that choose what some code acts upon and that were not given together, None where it ends
+        before all of them are.
+        """
+        usual = {place: self.queue.answers.get(place, True) for place in acting.chosen_by}
+        vain: list[Answers] = []
+        while (answers := self.combined.covered.missing(acting.chosen_by, vain)) is not None:
+            if len(vain) == limits.MOST_COVERED or len(usual) > limits.MOST_CHOOSING or not self.has_work:
+                yield None
+                return
+            vain.append({**usual, **answers})
+            yield {place: (answer,) for place, answer in answers.items() if answer != usual[place]}
+
+    def _settles(self, patterns: Patterns) -> bool:
+        """Try some answers together; return whether nothing is said never to come for certain since then."""
+        run = self._run_way(Way(Policy(dict(patterns), self.by_default), together=True))
+        self._note_answers(run)
+        tape = self._probed(run)
+        if not (tape.complete and self.wanted.changed_by(self.found.tapes, tape)):
+            return False
+        tape.refutes_only = True
+        self.found.tapes.append(tape)
+        self.wanted.look(self.found.tapes)
+        return not self.wanted.claiming
+
+    def _note_answers(self, run: Run) -> None:
+        """Note the answers of a way that speaks for itself: of those that are only probed others are run."""
+        choices, patterns = run.world.choices, run.way.policy.patterns
+        self.combined.note(patterns, choices.came_out, choices.passed)
+        self.combined.covered.note(patterns, choices.asked, choices.entered)
 
     def _grant(self) -> None:
         """Give the work, once, that trying conditions together may take."""
@@ -454,6 +496,7 @@ class Exploration:
         found.supposed |= world.omissions.supposed
         found.handed |= world.omissions.handed
         self._note_calls(run)
+        self._note_answers(run)
         found.exhausted = found.exhausted or run.cut_short
         if run.error is not None:
             self.fail(run.error, world.writer.tape)
@@ -473,8 +516,6 @@ class Exploration:
                 )
 
     def _note_calls(self, run: Run) -> None:
-        choices = run.world.choices
-        self.combined.note(run.way.policy.patterns, choices.came_out, choices.passed)
         start = self.entry.span(self.source.path) if self.entry is not None else None
         whole = not run.cut_short
         self.found.calls |= {Called(function, on, start, at, whole) for function, on, at in run.world.calls.recorded}

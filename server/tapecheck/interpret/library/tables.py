@@ -7,12 +7,13 @@ records of such, are read together: one of several constants is a setting, which
 from __future__ import annotations
 
 import ast
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TypeGuard, TypeVar
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.library.states import OptimizerState, state_of
 from tapecheck.interpret.objects import carry, syntax, unknowns
 from tapecheck.interpret.objects.algebra import is_name
 from tapecheck.interpret.values import (
@@ -60,6 +61,8 @@ def chosen(machine: Engine, index: Value, entries: Entries, node: ast.AST, *, by
     # A number that nobody knows is often one that a loop counts, over keys that were stored like this.
     if not by_name or is_name(index) or unknowns.is_drawn(index):
         taken_as_first(machine, index, values[0], node)
+    if stepped := [one for value in values for one in _stepped_by(value)]:
+        _trusted(machine, index, stepped, node)
     return _either(machine, index, entries)
 
 
@@ -279,6 +282,14 @@ def _nodes_in(values: Iterable[Value]) -> list[int]:
     """Return the nodes and leaves of the tensors that some values hold."""
     held = (one for value in values for one in carry.tensors_in(value, into_objects=False))
     return [one.node for one in held if one.node is not None]
+
+
+def _stepped_by(value: Value) -> Iterator[int]:
+    """Yield the leaves of what an optimizer steps: another one steps others."""
+    state = state_of(value, OptimizerState) if isinstance(value, Instance) else None
+    for one in state.params if state is not None else ():
+        if one.node is not None:
+            yield one.node
 
 
 def _test(machine: Engine, index: Lib | Unknown, key: Hashable) -> Value:

@@ -208,6 +208,19 @@ def _decided(machine: Engine, expression: ast.expr, value: Value, env: Env, node
     return answer
 
 
+def answered(machine: Engine, pattern: ast.pattern, value: Value, node: ast.Match) -> bool:
+    """Return how this way through the program answers what a pattern asks, which the value does not say."""
+    likely = behaviour(value).default.likely
+    answer = machine.world.choices.choose(
+        pattern, True if likely is None else likely, f"case {ast.unparse(pattern)}", node, cuts=_taken_out(value),
+        hidden=unknowns.hidden(machine, value), usual=behaviour(value).by_default(),
+        setting=behaviour(value).given_as,
+    )  # fmt: skip
+    machine.world.choices.answers(unknowns.origins(unknowns.asked(value)))
+    settle(machine, value, answer)
+    return answer
+
+
 def _unlike_zero(remainder: ast.BinOp) -> ast.Compare:
     return ast.copy_location(ast.Compare(remainder, [ast.NotEq()], [ast.Constant(0)]), remainder)
 

@@ -11,13 +11,14 @@ from tapecheck.interpret.values import (
     Class,
     Dict,
     Env,
+    Lib,
     List,
     Unknown,
     Value,
     WayOut,
     behaviour,
     hashable,
-    identical,
+    is_unseen,
     known_elements,
     only,
     unwrapped,
@@ -56,10 +57,8 @@ def match_pattern(machine: Engine, pattern: ast.pattern, subject: Value, env: En
             if fits is not False and name is not None:
                 machine.store_name(name, subject, env, pattern)
             return fits
-        case ast.MatchValue(value=value):
-            return machine.known_truth(machine.compare(ast.Eq(), subject, machine.eval(value, env), pattern))
-        case ast.MatchSingleton(value=constant):
-            return identical(subject, constant)
+        case ast.MatchValue() | ast.MatchSingleton():
+            return machine.known_truth(asked(machine, pattern, subject, env))
         case ast.MatchOr(patterns=options):
             unsure = False
             for option in options:
@@ -77,6 +76,14 @@ def match_pattern(machine: Engine, pattern: ast.pattern, subject: Value, env: En
     return None
 
 
+def asked(machine: Engine, pattern: ast.MatchValue | ast.MatchSingleton, subject: Value, env: Env) -> Value:
+    """Return what a pattern of one value asks of what is matched, as `==` and `is` do."""
+    match pattern:
+        case ast.MatchValue(value=value):
+            return machine.compare(ast.Eq(), subject, machine.eval(value, env), pattern)
+    return machine.compare(ast.Is(), subject, pattern.value, pattern)
+
+
 def _all_match(results: list[bool | None]) -> bool | None:
     if any(result is False for result in results):
         return False
@@ -89,7 +96,7 @@ def _aligned(machine: Engine, pattern: ast.MatchSequence, subject: Value) -> lis
     star = next((place for place, part in enumerate(parts) if isinstance(part, ast.MatchStar)), None)
     known = behaviour(subject).known_items(machine, pattern) if known_elements(subject) is not None else None
     if known is None:
-        if not isinstance(subject, (Unknown, List)):
+        if not isinstance(subject, (Lib, Unknown, List)):
             return None
         return containers.guessed_parts(machine, subject, len(parts), star, pattern)
     if star is None:
@@ -119,7 +126,7 @@ def _match_sequence(machine: Engine, pattern: ast.MatchSequence, subject: Value,
 
 def _match_mapping(machine: Engine, pattern: ast.MatchMapping, subject: Value, env: Env) -> bool | None:
     subject = unwrapped(subject)
-    if isinstance(subject, Unknown):
+    if is_unseen(subject):
         for part in pattern.patterns:
             match_pattern(machine, part, Unknown("item"), env)
         return None

@@ -297,7 +297,7 @@ def _mark_caught(machine: Engine, signal: Signal, caught: bool = True) -> None:
 def _match(machine: Engine, node: ast.Match, env: Env) -> Run:
     subject = machine.eval(node.subject, env)
     for case in node.cases:
-        matched = flow.match_pattern(machine, case.pattern, subject, env)
+        matched = _matches(machine, node, case.pattern, subject, env)
         if matched is None:
             text, hidden = "case " + ast.unparse(case.pattern), unknowns.hidden(machine, subject)
             matched = machine.world.choices.choose(case.pattern, True, text, hidden=hidden)
@@ -306,6 +306,16 @@ def _match(machine: Engine, node: ast.Match, env: Env) -> Run:
         if matched:
             return (yield from machine.block(case.body, env))
     return None
+
+
+def _matches(machine: Engine, node: ast.Match, pattern: ast.pattern, subject: Value, env: Env) -> bool | None:
+    """Return whether a pattern fits; of one value that is a condition as any other, which has the same answer again."""
+    match pattern:
+        case ast.MatchValue() | ast.MatchSingleton():
+            asked = flow.asked(machine, pattern, subject, env)
+            fits = machine.known_truth(asked)
+            return conditions.answered(machine, pattern, asked, node) if fits is None else fits
+    return flow.match_pattern(machine, pattern, subject, env)
 
 
 def _function_def(machine: Engine, node: ast.FunctionDef | ast.AsyncFunctionDef, env: Env) -> None:
