@@ -161,3 +161,62 @@ def test_what_a_helper_returns_is_registered_where_it_is_stored(returned: str, c
     mended, count = _repaired(text)
     after = list(_run(mended)["net"].parameters())
     assert count == 1 and len(after) == before + 6 and all(one.grad is not None for one in after)
+
+
+ASKED_OF_LISTS = {
+    "a function is appended": "self.a.append(torch.tanh)",
+    "a lambda is appended": "self.a.append(lambda x: x * 2)",
+    "a function is inserted": "self.a.insert(0, torch.tanh)",
+    "a function takes a place": "self.a[0] = torch.tanh",
+    "a class is appended": "self.a.append(nn.Tanh)",
+    "functions are added": "self.a += [torch.tanh]",
+    "functions stand behind": "self.b = self.a + [torch.tanh]",
+    "functions stand before": "self.b = [torch.tanh] + self.a",
+    "modules stand before": "self.b = [nn.Tanh()] + self.a",
+    "modules stand behind": "self.b = self.a + [nn.Tanh()]",
+    "repeated": "self.b = self.a * 2",
+    "a part takes a part's place": "self.a[1:] = [nn.Linear(3, 3), nn.Linear(3, 3)]",
+    "a part is deleted": "self.a.append(nn.Tanh())\n        del self.a[3:]",
+    "turned round": "self.a.reverse()",
+    "sorted in place": "self.a.sort(key=id)",
+    "sorted": "self.b = sorted(self.a, key=id)",
+    "copied": "self.b = self.a.copy()",
+    "looked for": "self.at = self.a.index(self.a[0])",
+    "the last is taken": "self.a.append(self.a.pop())",
+    "taken for a list": "assert isinstance(self.a, list)",
+    "by another name": "b = self.a\n        b.append(torch.tanh)",
+    "by getattr": "getattr(self, 'a').append(torch.tanh)",
+    "nothing": "pass",
+}
+
+
+@pytest.mark.parametrize("returned", ["comprehension", "appended"])
+@pytest.mark.parametrize("asked", ASKED_OF_LISTS.values(), ids=ASKED_OF_LISTS.keys())
+def test_what_is_registered_does_what_the_list_did(asked: str, returned: str) -> None:
+    """A fix that is offered leaves a program that runs: a container of torch does less than a list."""
+    made = f"        self.a = made()\n        {asked}"
+    text = PROGRAM.format(
+        made=made, used="            x = self.a[i](x) if callable(self.a[i]) else x", blocks="Block()"
+    )
+    text = text.replace("self.a[i](x) if", "self.a[i](x) if not isinstance(self.a[i], type) and")
+    text = text.replace("class Block", f"def made():\n{_indented(RETURNED[returned], 4)}\n\nclass Block")
+    _run(text)
+    report = report_of(text)
+    registering = [
+        fix for finding in report.findings for fix in fixes_for(report, finding) if fix.title.startswith("Register")
+    ]
+    for fix in registering:
+        _run(fixed(text, fix))
+    assert registering or asked != "pass"
+
+
+@pytest.mark.parametrize("last", ["torch.tanh", "nn.Tanh", "2.0", "lambda x: x"])
+def test_what_holds_other_things_than_modules_is_not_registered(last: str) -> None:
+    used = "            x = self.a[i](x) if isinstance(self.a[i], nn.Linear) else x"
+    for made in ("[nn.Linear(3, 3), nn.Linear(3, 3), {}]", "{{0: nn.Linear(3, 3), 1: nn.Linear(3, 3), 2: {}}}"):
+        text = PROGRAM.format(made="        self.a = made()", used=used, blocks="Block()")
+        text = text.replace("class Block", f"def made():\n    return {made.format(last)}\n\nclass Block")
+        _run(text)
+        report = report_of(text)
+        for fix in (one for finding in report.findings for one in fixes_for(report, finding)):
+            _run(fixed(text, fix))

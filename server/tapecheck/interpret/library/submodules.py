@@ -9,6 +9,7 @@ from tapecheck.interpret.library.contract import Modules
 from tapecheck.interpret.values import (
     MORE_KEYWORDS,
     Args,
+    Class,
     Dict,
     Instance,
     Kwargs,
@@ -23,6 +24,7 @@ from tapecheck.interpret.values import (
     concrete,
     is_buffer,
     is_constant,
+    is_function,
     is_module,
     is_whole_list,
     known_int,
@@ -39,6 +41,7 @@ from tapecheck.interpret.values import (
 
 CONTAINERS = ("Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict")
 KEYED = ("ModuleDict", "ParameterDict")
+_OF_MODULES = ("Sequential", "ModuleList", "ModuleDict")
 _NO_LAYERS = (Tensor, int, float, str, type(None), List, Dict, tuple)
 
 
@@ -55,7 +58,7 @@ def fill(modules: Modules, owner: Instance, name: str, args: Args, kwargs: Kwarg
             # A star argument of unknown length comes as one value: what it holds, and more.
             layer.more = layer.more or isinstance(arg, Unknown) or (isinstance(arg, List) and bool(arg.more))
             for value in arg.items if isinstance(arg, List) else [arg]:
-                owner.attrs[str(len(names(owner)))] = value
+                owner.attrs[str(len(names(owner)))] = _entry(modules, owner, value, node)
     elif first is not None:
         _extend(modules, owner, [first], {}, node)
 
@@ -71,7 +74,10 @@ def names(owner: Instance) -> list[str]:
 
 
 def _may_be_layer(value: Value) -> bool:
-    return not isinstance(value, _NO_LAYERS)
+    """Return whether a value may be a module: no number or container, and no function or class."""
+    if isinstance(value, (*_NO_LAYERS, Class)) or is_function(value):
+        return False
+    return not (isinstance(value, Lib) and value.path.startswith("torch."))
 
 
 def item(modules: Modules, owner: Instance, index: Value, node: ast.AST) -> Value:
@@ -129,7 +135,11 @@ def _another(owner: Instance, values: list[Value]) -> Instance:
 
 
 def _entry(modules: Modules, owner: Instance, value: Value, node: ast.AST) -> Value:
-    """Return what a container keeps of a value: those of parameters make parameters of tensors."""
+    """Return what a container keeps of a value: those of parameters make parameters of tensors, the others take modules
+    and None.
+    """
+    if layer_of(owner).container in _OF_MODULES and not (value is None or _may_be_layer(value)):
+        modules.machine.wrong("TypeError", node)
     if layer_of(owner).container.startswith("Parameter") and is_buffer(value):
         return modules.machine.call(Lib("torch.nn.Parameter"), [value], {}, node)
     return value
@@ -171,6 +181,9 @@ def _set(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: as
     key, value, layer = concrete(args[0]), _entry(modules, owner, args[1], node), layer_of(owner)
     known = names(owner)
     place = known_int(key)
+    if layer.container in ("Sequential", "ModuleList") and isinstance(key, slice):
+        modules.machine.wrong("TypeError", node)
+        return None
     if layer.container not in KEYED and place is not None and -len(known) <= place < len(known):
         key = known[place]
     # Which entry an unknown key replaces, nobody knows.
@@ -203,6 +216,8 @@ def _delete(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node:
 
 
 def _pop(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if layer_of(owner).container in _OF_MODULES and not args and not kwargs:
+        modules.machine.wrong("TypeError", node)
     key = positional(args, 0, -1)
     name = known_text(key)
     if name is not None and name not in owner.attrs and len(args) > 1:
@@ -218,8 +233,6 @@ def _pop(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: as
 def _append(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     modules.world.stores.kept += 1
     for value in (*args, *kwargs.values())[:1]:
-        if layer_of(owner).container in ("ModuleList", "Sequential") and not (value is None or _may_be_layer(value)):
-            modules.machine.wrong("TypeError", node)
         owner.attrs[str(len(names(owner)))] = _entry(modules, owner, value, node)
     return owner
 
@@ -326,6 +339,16 @@ def _clear(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: 
     return None
 
 
+def _refusing(kind: str) -> _Method:
+    """Return what stands for a method that a container has not got."""
+
+    def refuse(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        modules.machine.wrong(kind, node)
+        return Unknown("refused")
+
+    return refuse
+
+
 _Method = Callable[[Modules, Instance, Args, Kwargs, ast.AST], Value]
 _SHARED: dict[str, _Method] = {
     "__len__": _len, "__contains__": _contains, "__setitem__": _set, "__delitem__": _delete, "pop": _pop,
@@ -337,10 +360,17 @@ _DICT: dict[str, _Method] = {
     **_SHARED, "values": _values, "items": _items, "update": _update, "clear": _clear,
     "keys": lambda modules, owner, a, k, n: List(list(names(owner)), layer_of(owner).more),
 }  # fmt: skip
+_REFUSED = {
+    **dict.fromkeys(("clear", "copy", "count", "index", "remove", "reverse", "sort"), _refusing("AttributeError")),
+    **dict.fromkeys(("__radd__", "__mul__", "__rmul__", "__imul__"), _refusing("TypeError")),
+}
+"""What a list does and a container of modules does not."""
+_REFUSED_BY_NAME = dict.fromkeys(("copy", "get", "popitem", "setdefault"), _refusing("AttributeError"))
+"""What a dict does and `nn.ModuleDict` does not."""
 _METHODS: dict[str, dict[str, _Method]] = {
-    "Sequential": {**_SEQUENCE, "__mul__": _times, "__rmul__": _times, "__imul__": _repeat},
-    "ModuleList": _SEQUENCE,
-    "ModuleDict": _DICT,
+    "Sequential": {**_REFUSED, **_SEQUENCE, "__mul__": _times, "__rmul__": _times, "__imul__": _repeat},
+    "ModuleList": {**_REFUSED, **_SEQUENCE},
+    "ModuleDict": {**_REFUSED_BY_NAME, **_DICT},
     "ParameterList": {name: found for name, found in _SEQUENCE.items() if name not in ("insert", "__add__")},
     "ParameterDict": {**_DICT, "get": _get, "setdefault": _setdefault, "__ior__": _update},
 }
