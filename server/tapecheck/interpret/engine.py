@@ -208,7 +208,10 @@ class Library(Protocol):
     def hides(self, path: str) -> bool:
         """Return whether what a name of a module is cannot be seen: a function, a class, or a setting."""
 
-    def trusted_decorator(self, decorator: Value, function: Value) -> None:
+    def runs_unseen(self, value: Value, node: ast.AST) -> None:
+        """Note that an operation may run code of a value that is not visible, which is taken to leave recording on."""
+
+    def trusted_decorator(self, decorator: Value, function: Value, node: ast.AST) -> None:
         """Note that a decorator which is not visible is taken to call the function that it is given."""
 
     def trusted_keys(self, owner: Dict, options: Value, node: ast.AST) -> None:

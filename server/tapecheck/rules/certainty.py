@@ -6,6 +6,7 @@ that the whole program does not have, and never a safe fix that breaks the whole
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence, Set
@@ -248,23 +249,59 @@ def _weigh_modes(rule: Rule, finding: Finding, readings: Iterable[Reading]) -> N
 
 
 def _perhaps_off(reading: Reading, end: int) -> Assumed | None:
-    """Return the last call before an event that may have switched recording off, of those for which no backward through
-    what was built behind one of their calls shows that they do not.
+    """Return the last call before an event that may have switched recording off, since the program itself has last
+    switched it on, of those of which no backward shows that they do not.
     """
-    shown = _recorded_until(reading)
-    first: dict[Span, int] = {}
+    stretch, harmless = _stretches(reading), _harmless(reading)
+    here = stretch.at(end)
     found = None
     for position, event in reading.assumed:
-        if event.kind == "mode" and first.setdefault(event.at.span, position) > shown and position < end:
+        if event.kind == "mode" and position < end and stretch.at(position) == here and event.at.span not in harmless:
             found = event
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class _Stretches:
+    """Where on a tape the program itself switches recording on, and back: what may have switched it off within, or
+    before, has not without. `begins` are the positions from which on one of the `numbers` holds, 0 where none does.
+    """
+
+    begins: list[int]
+    numbers: list[int]
+
+    def at(self, position: int) -> int:
+        """Return the number of the stretch that a position is in."""
+        return self.numbers[bisect.bisect_right(self.begins, position) - 1]
+
+
 @remembered
-def _recorded_until(reading: Reading) -> int:
-    """Return the last position at which a node was built that a backward starts from: recording is on there."""
+def _stretches(reading: Reading) -> _Stretches:
+    """Return the stretches of a tape."""
+    begins, numbers, around = [-1], [0], [0]
+    for position, event in reading.switched:
+        if event.on:
+            around.append(event.number)
+        elif event.number in around:
+            del around[around.index(event.number) :]
+        begins.append(position)
+        numbers.append(around[-1])
+    return _Stretches(begins, numbers)
+
+
+@remembered
+def _harmless(reading: Reading) -> Set[Span]:
+    """Return the calls behind which, in the same stretch, a node was built that a backward starts from: recording is on
+    there.
+    """
+    stretch = _stretches(reading)
     walked = (node for run in reading.runs if run.problem is None for node in run.backward.root_nodes)
-    return max((reading.built(node) for node in walked if node in reading.ledger.nodes), default=-1)
+    shown: dict[int, int] = {}
+    for built in (reading.built(node) for node in walked if node in reading.ledger.nodes):
+        number = stretch.at(built)
+        shown[number] = max(built, shown.get(number, -1))
+    modes = [(position, event) for position, event in reading.assumed if event.kind == "mode"]
+    return {event.at.span for position, event in modes if position <= shown.get(stretch.at(position), -1)}
 
 
 def _cut_short(tape: Tape) -> bool:

@@ -52,6 +52,7 @@ from tapecheck.tape import (
     Span,
     StaleShards,
     Step,
+    Switched,
     SyncSet,
     Tape,
     Traversal,
@@ -240,6 +241,7 @@ class Reading:
         """The nodes whose graph something else than a backward used."""
         self._asked: list[int] = []
         self.modes: list[tuple[int, ModeSet]] = []
+        self.switched: list[tuple[int, Switched]] = []
         self.without_effect: list[tuple[int, NoEffect]] = []
         self.raised: list[Raised] = []
         self.decisions: list[tuple[int, Decision]] = []
@@ -252,7 +254,7 @@ class Reading:
         self._begun: set[int] = set()
         listed: dict[type[Event], list[tuple[int, Any]]] = {
             Bind: self._binds, Hold: self._holds, InPlace: self.changes, Step: self.steps, LeftOut: self.left_out,
-            Decision: self.decisions, ModeSet: self.modes, Optimizer: self._optimizers,
+            Decision: self.decisions, ModeSet: self.modes, Switched: self.switched, Optimizer: self._optimizers,
             Overwritten: self.overwritten, NoEffect: self.without_effect,
             **dict.fromkeys((GradientCleared, GradientRead, GradientSet, LeafEscape), self.gradient_events),
             **dict.fromkeys((Scaled, Unscaled, Rescaled), self.scalings),

@@ -718,6 +718,18 @@ class ModeSet:
 
 @built_directly
 @dataclass(frozen=True, slots=True)
+class Switched:
+    """The program itself switched recording on, whatever it was before: `torch.enable_grad()`, or
+    `torch.set_grad_enabled(True)`. Where `on` is False it is as it was before the one of the same number.
+    """
+
+    at: Site
+    on: bool
+    number: int
+
+
+@built_directly
+@dataclass(frozen=True, slots=True)
 class GraphRead:
     """Something else than a backward used a graph: `grad_fn` of the tensor that `node` computed was read, or torch.func
     differentiated it. `asked` says that only whether there is one matters: `requires_grad` was read, or a hook left
@@ -891,5 +903,5 @@ Event = Union[
     Started, Leaf, Named, Node, Cut, Backward, InPlace, Optimizer, Step, LeftOut, GradientCleared, GradientSet,
     GradientRead, LeafEscape, Scaled, Unscaled, Rescaled, Wrapper, WrapperCall, GradientsReduced, GradientsWithGraph,
     SyncSet, ShardUse, StaleShards, Overwritten, Loop, Iteration, LoopEnd, Hold, Bind, Escape, GraphRead, ModeSet,
-    NoEffect, Decision, Assumed, Raised, Measure, End,
+    Switched, NoEffect, Decision, Assumed, Raised, Measure, End,
 ]  # fmt: skip

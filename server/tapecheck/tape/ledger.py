@@ -52,6 +52,7 @@ from tapecheck.tape.events import (
     ShardUse,
     StaleShards,
     Step,
+    Switched,
     SyncSet,
     Unscaled,
     Wrapper,
@@ -81,7 +82,7 @@ _UNREAD = frozenset((
     Assumed, Bind, Decision, End, Escape, GradientCleared, GradientRead, GradientSet, GradientsReduced,
     GradientsWithGraph, GraphRead, Hold, Iteration, LeafEscape, LeftOut, Loop, LoopEnd, Measure, ModeSet, NoEffect,
     Optimizer,
-    Overwritten, Raised, Rescaled, Scaled, ShardUse, StaleShards, Step, SyncSet, Unscaled, Wrapper,
+    Overwritten, Raised, Rescaled, Scaled, ShardUse, StaleShards, Step, Switched, SyncSet, Unscaled, Wrapper,
 ))  # fmt: skip
 """Events that the engine does nothing with."""
 _OPEN = (GRADIENT, UNKNOWN_SOURCE)

@@ -27,7 +27,8 @@ _KINDS: dict[str, Callable[..., Event]] = {
         vocabulary.Rescaled, vocabulary.Wrapper, vocabulary.WrapperCall, vocabulary.GradientsReduced,
         vocabulary.GradientsWithGraph, vocabulary.SyncSet, vocabulary.ShardUse, vocabulary.StaleShards,
         vocabulary.Overwritten, vocabulary.Loop, vocabulary.Iteration, vocabulary.LoopEnd, vocabulary.Hold,
-        vocabulary.Bind, vocabulary.Escape, vocabulary.GraphRead, vocabulary.ModeSet, vocabulary.NoEffect,
+        vocabulary.Bind, vocabulary.Escape, vocabulary.GraphRead, vocabulary.ModeSet, vocabulary.Switched,
+        vocabulary.NoEffect,
         vocabulary.Decision,
         vocabulary.Raised, vocabulary.Measure, vocabulary.Assumed, vocabulary.End,
     )

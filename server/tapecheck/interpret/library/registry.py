@@ -231,8 +231,14 @@ class Libraries:
     def hides(self, path: str) -> bool:
         return "." in path and not visible.base_modelled(path)
 
-    def trusted_decorator(self, decorator: Value, function: Value) -> None:
+    def runs_unseen(self, value: Value, node: ast.AST) -> None:
+        """Note that an operation may run code of a value that is not visible, which is taken to leave recording on."""
+        if name := self._unseen(value):
+            visible.leaves_recording_on(self.torch, name, node)
+
+    def trusted_decorator(self, decorator: Value, function: Value, node: ast.AST) -> None:
         """Note that a decorator which is not visible is taken to call the function that it is given."""
+        self.runs_unseen(decorator, node)
         path = path_of(decorator) or getattr(decorator, "name", "")
         decorated = function_of(function)
         if decorated is not None and not visible.decorator_modelled(path):

@@ -77,7 +77,7 @@ def _may_be_layer(value: Value) -> bool:
     """Return whether a value may be a module: no number or container, and no function or class."""
     if isinstance(value, (*_NO_LAYERS, Class)) or is_function(value):
         return False
-    return not (isinstance(value, Lib) and value.path.startswith("torch."))
+    return not (type(value) is Lib and value.path.startswith("torch."))
 
 
 def item(modules: Modules, owner: Instance, index: Value, node: ast.AST) -> Value:
@@ -181,7 +181,7 @@ def _set(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: as
     key, value, layer = concrete(args[0]), _entry(modules, owner, args[1], node), layer_of(owner)
     known = names(owner)
     place = known_int(key)
-    if layer.container in ("Sequential", "ModuleList") and isinstance(key, slice):
+    if layer.container in ("Sequential", "ModuleList") and type(key) is slice:
         modules.machine.wrong("TypeError", node)
         return None
     if layer.container not in KEYED and place is not None and -len(known) <= place < len(known):

@@ -61,8 +61,7 @@ def chosen(machine: Engine, index: Value, entries: Entries, node: ast.AST, *, by
     # A number that nobody knows is often one that a loop counts, over keys that were stored like this.
     if not by_name or is_name(index) or unknowns.is_drawn(index):
         taken_as_first(machine, index, values[0], node)
-    if stepped := [one for value in values for one in _stepped_by(value)]:
-        _trusted(machine, index, stepped, node)
+    _trust_of_optimizers(machine, index, values, node)
     return _either(machine, index, entries)
 
 
@@ -284,9 +283,15 @@ def _nodes_in(values: Iterable[Value]) -> list[int]:
     return [one.node for one in held if one.node is not None]
 
 
+def _trust_of_optimizers(machine: Engine, index: Lib | Unknown, values: Iterable[Value], node: ast.AST) -> None:
+    """Note that an index is taken to choose one of several optimizers."""
+    if stepped := [one for value in values for one in _stepped_by(value)]:
+        _trusted(machine, index, stepped, node)
+
+
 def _stepped_by(value: Value) -> Iterator[int]:
     """Yield the leaves of what an optimizer steps: another one steps others."""
-    state = state_of(value, OptimizerState) if isinstance(value, Instance) else None
+    state = state_of(value, OptimizerState)
     for one in state.params if state is not None else ():
         if one.node is not None:
             yield one.node

@@ -13,7 +13,7 @@ from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.given_back import sizes_agree
 from tapecheck.interpret.library.states import CompiledState
 from tapecheck.interpret.objects import unknowns
-from tapecheck.interpret.state import merge_cuts
+from tapecheck.interpret.state import World, merge_cuts
 from tapecheck.interpret.values import (
     COUNTED,
     Args,
@@ -40,12 +40,33 @@ from tapecheck.interpret.values import (
     positional,
     requires_any,
 )
-from tapecheck.tape import Fact, Span, as_fact, either
+from tapecheck.tape import Fact, Span, Switched, as_fact, either
 
 
-def grad_mode(mode: Fact, kind: Wrapping, inference: bool | None = None) -> Context:
+def _switched_on(world: World, node: ast.AST) -> int:
+    """Note that the program has set the grad mode itself, if that is on; return how often it was switched on before and
+    not back.
+    """
+    modes = world.modes
+    depth = len(modes.switched)
+    if modes.grad_mode == "yes":
+        modes.switches += 1
+        modes.switched.append(modes.switches)
+        world.writer.emit(Switched(world.position.site(node), True, modes.switches))
+    return depth
+
+
+def _switched_back(world: World, node: ast.AST, depth: int) -> None:
+    """Note that the grad mode is as it was before it was switched on."""
+    if len(world.modes.switched) > depth:
+        world.writer.emit(Switched(world.position.site(node), False, world.modes.switched[depth]))
+        del world.modes.switched[depth:]
+
+
+def grad_mode(mode: Fact, kind: Wrapping, node: ast.AST, inference: bool | None = None) -> Context:
     """Return a context manager that sets the grad mode, and inference mode where that is given."""
     before: list[tuple[Fact, Span | None, int | None, bool]] = []
+    depths: list[int] = []
 
     def enter(machine: Engine) -> None:
         world = machine.world
@@ -58,10 +79,12 @@ def grad_mode(mode: Fact, kind: Wrapping, inference: bool | None = None) -> Cont
             world.modes.block_calls = None
         elif not was_off:
             world.modes.block_calls = len(world.position.call_stack)
+        depths.append(_switched_on(world, node))
 
     def leave(machine: Engine, raised: Signal | None) -> None:
         if before:
             world = machine.world
+            _switched_back(world, node, depths.pop())
             world.modes.grad_modes[-1], world.modes.off_at, world.modes.block_calls, world.modes.inference = (
                 before.pop()
             )
@@ -72,7 +95,7 @@ def grad_mode(mode: Fact, kind: Wrapping, inference: bool | None = None) -> Cont
 def _no_grad(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if args and is_function(args[0]):
         return Wrapped("no_grad", args[0])
-    return grad_mode("no", "no_grad")
+    return grad_mode("no", "no_grad", node)
 
 
 def _inference_mode(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -80,7 +103,7 @@ def _inference_mode(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> 
     switched = on is False or (
         on is not True and not is_function(on) and not _chosen(torch, on, "inference_mode", node)
     )
-    return grad_mode("yes", "enable_grad", False) if switched else grad_mode("no", "no_grad", True)
+    return grad_mode("yes", "enable_grad", node, False) if switched else grad_mode("no", "no_grad", node, True)
 
 
 def _chosen(torch: Torch, value: Value, text: str, node: ast.AST) -> bool:
@@ -122,9 +145,11 @@ def _set_grad_enabled(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -
     # Called as a statement it stays in force; as a context manager it is undone on the way out.
     modes.grad_modes[-1] = "yes" if truth and not modes.inference else "no"
     modes.off_at = None if truth else torch.world.position.span(node)
+    depth = _switched_on(torch.world, node)
 
     def leave(machine: Engine, raised: Signal | None) -> None:
         machine.world.modes.grad_modes[-1], machine.world.modes.off_at = before
+        _switched_back(machine.world, node, depth)
 
     def enter(machine: Engine) -> None:
         machine.world.modes.off_at = None
@@ -452,7 +477,9 @@ def call_wrapped(torch: Torch, wrapped: Wrapped, args: Args, kwargs: Kwargs, nod
             modes.cut_site = torch.world.position.site(node)
         try:
             with modes.recording("yes" if on and not inference else "no"):
+                depth = _switched_on(torch.world, node)
                 result = torch.machine.call(wrapped.function, args, kwargs, node)
+            _switched_back(torch.world, node, depth)
             if isinstance(result, Generator):
                 # A generator function: each of its steps is taken in that mode.
                 result.run = _in_mode(torch, result.run, "yes" if on else "no")
@@ -512,7 +539,7 @@ def _saved_as_picture(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -
 
 _MODES: dict[Wrapping, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     "no_grad": _no_grad, "inference_mode": _inference_mode,
-    "enable_grad": lambda torch, a, k, n: grad_mode("yes", "enable_grad"),
+    "enable_grad": lambda torch, a, k, n: grad_mode("yes", "enable_grad", n),
 }  # fmt: skip
 _HOMES = ("torch", "torch.autograd", "torch.autograd.grad_mode")
 """The modules that have all of them."""

@@ -89,8 +89,8 @@ def decorator_modelled(path: str) -> bool:
     return modelled(path) or path.partition(".")[0] in _ENTRY_DECORATORS
 
 
-def _leaves_recording_on(torch: Torch, name: str, node: ast.AST) -> None:
-    """Note that a call of opaque code is taken to leave recording on, as libraries of commands and tests do."""
+def leaves_recording_on(torch: Torch, name: str, node: ast.AST) -> None:
+    """Note that opaque code which is run is taken to leave recording on, as libraries of commands and tests do."""
     if not decorator_modelled(name):
         torch.world.assumptions.note("mode", f"`{name}` leaves recording on", node, NOTHING)
 
@@ -118,7 +118,7 @@ def called(torch: Torch, name: str, args: Iterable[Value], node: ast.AST) -> Non
     if contents and not anything:
         torch.world.assumptions.note("contents", f"`{name}` leaves what it is given as it is", node)
     if not (anything or about):
-        _leaves_recording_on(torch, name, node)
+        leaves_recording_on(torch, name, node)
     if anything or about or data:
         _take_for_granted(torch, name, node, tuple(about), anything=anything)
 

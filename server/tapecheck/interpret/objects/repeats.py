@@ -44,6 +44,7 @@ from tapecheck.tape import (
     ShardUse,
     StaleShards,
     Step,
+    Switched,
     SyncSet,
     Unscaled,
     WrapperCall,
@@ -213,6 +214,7 @@ _READ.register(lambda reader, event: (reader.node(event.leaf), event.source and 
 _READ.register(lambda reader, event: (reader.node(event.of), event.how), GradientRead)
 _READ.register(lambda reader, event: (reader.node(event.node),), GraphRead)
 _READ.register(lambda reader, event: (event.training, reader.nodes(event.leaves)), ModeSet)
+_READ.register(lambda reader, event: (event.on,), Switched)
 _READ.register(lambda reader, event: (reader.node(event.node), event.enabled), Scaled)
 _READ.register(lambda reader, event: (event.leaves,), Unscaled)
 _READ.register(lambda reader, event: (event.chosen,), Rescaled)

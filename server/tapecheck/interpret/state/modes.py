@@ -48,6 +48,10 @@ class Modes:
         """What was noted of models that are wrapped for several processes."""
         self.compiling = Compiling()
         """What was noted of models and functions that are compiled."""
+        self.switched: list[int] = []
+        """Where the program itself has switched recording on and that is in force, by the numbers of the events."""
+        self.switches = 0
+        """How often it has."""
         self.settings = 0
         """How often something was called that may change what torch does everywhere."""
 

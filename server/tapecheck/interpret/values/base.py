@@ -161,7 +161,7 @@ class Models(Protocol):
     def decorate(self, path: str, function: Value, node: ast.AST) -> Value: ...
     @property
     def decorated(self) -> Callable[..., Value]: ...
-    def trusted_decorator(self, decorator: Value, function: Value) -> None: ...
+    def trusted_decorator(self, decorator: Value, function: Value, node: ast.AST) -> None: ...
     @property
     def hidden_method(self) -> Callable[..., None]: ...
     @property
@@ -480,7 +480,7 @@ class BaseValue:
     def decorates(self, machine: Interpreter, function: Value, node: ast.AST) -> Value:
         """Return what it makes of a function as a decorator."""
         # An unknown decorator is trusted to call what it decorates (click, hydra, functools.wraps ...).
-        machine.library.trusted_decorator(self.itself(), function)
+        machine.library.trusted_decorator(self.itself(), function, node)
         return function
 
     def operator_method(self, machine: Interpreter, name: str, node: ast.AST) -> Value:

@@ -1,0 +1,109 @@
+"""What hidden code may have switched off, and what shows that recording is on: torch runs each program both ways.
+
+A finding that is certain is one of every completion; where recording is on in all of them it mostly is certain.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import random
+import sys
+import types
+from typing import Any
+
+import pytest
+
+from tapecheck.check import check
+from tapecheck.source import from_text
+
+torch = pytest.importorskip("torch")
+
+HIDDEN = (
+    "hidden.run{n}()",
+    "next(hidden.run{n})",
+    "@hidden.run{n}\ndef f{n}():\n    pass",
+    "made{n} = hidden.run{n}()",
+)
+"""What runs hidden code that is given nothing with a graph."""
+SHOWN = (
+    "net(x).sum().backward()",
+    "with torch.enable_grad():\n    net(x).sum().backward()",
+    "with torch.set_grad_enabled(True):\n    net(x).sum().backward()",
+    "with torch.inference_mode(False):\n    net(x).sum().backward()",
+    "@torch.enable_grad()\ndef learn{n}():\n    net(x).sum().backward()\n\nlearn{n}()",
+    "torch.set_grad_enabled(True)",
+    "def switch{n}():\n    torch.set_grad_enabled(True)\n\nswitch{n}()",
+    "with torch.no_grad():\n    torch.set_grad_enabled(True)",
+    "with torch.no_grad():\n    net(x)",
+)
+"""What shows it, there or wherever it goes on, and what does not."""
+USED = {
+    "TAPE104": "net.weight.mul_(2)",
+    "TAPE106": "print(net(x).numpy())",
+    "TAPE201": "for _ in range(5):\n    kept.append(net(x))",
+    "TAPE302": "for _ in range(5):\n    total += net(x).sum().item()",
+}
+HEAD = "import torch\nimport hidden\n\nnet, x, kept, total = torch.nn.Linear(2, 1), torch.ones(2), [], 0.0\n"
+
+
+class _Run:
+    """Hidden code, however it is run: it switches recording off, or leaves it as it is."""
+
+    def __init__(self, off: bool) -> None:
+        self.off = off
+
+    def __call__(self, *given: Any) -> Any:
+        if self.off:
+            torch.set_grad_enabled(False)
+        return given[0] if given else None
+
+    __next__ = __call__
+
+
+def _indented(text: str) -> str:
+    return "".join(f"    {line}\n" for line in text.splitlines())
+
+
+def _parts(draw: random.Random, code: str, hidden: int) -> tuple[list[str], int, str]:
+    """Return what a program does around the place that it is about, with that place and what stands there."""
+    parts = [draw.choice(HIDDEN).format(n=n) for n in range(hidden)]
+    parts += [draw.choice(SHOWN).format(n=n) for n in range(draw.randint(0, 3))]
+    draw.shuffle(parts)
+    around = "with torch.enable_grad():\n{}" if draw.random() < 0.2 else "if True:\n{}"
+    return parts, draw.randint(0, len(parts)), around
+
+
+def _written(parts: list[str], at: int, around: str, used: str) -> str:
+    return HEAD + "\n".join([*parts[:at], around.format(_indented(used)), *parts[at:]]) + "\n"
+
+
+def _modes(program: str, hidden: int, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Return for each completion that runs whether recording is on where the program notes it."""
+    found: list[bool] = []
+    for answers in itertools.product((False, True), repeat=hidden):
+        module = types.ModuleType("hidden")
+        vars(module).update({f"run{n}": _Run(answer) for n, answer in enumerate(answers)})
+        monkeypatch.setitem(sys.modules, "hidden", module)
+        noted: list[bool] = []
+        # A backward that finds no graph ends the program.
+        quiet = contextlib.redirect_stdout(io.StringIO())
+        with torch.enable_grad(), quiet, contextlib.suppress(RuntimeError):
+            exec(program, {"note": lambda noted=noted: noted.append(torch.is_grad_enabled())})
+            found += noted
+    return found
+
+
+@pytest.mark.parametrize("code", USED)
+def test_what_is_certain_is_recorded_whatever_hidden_code_does(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw, on, told = random.Random(code), 0, 0
+    for _ in range(40):
+        hidden = draw.randint(1, 2)
+        parts, at, around = _parts(draw, code, hidden)
+        modes = _modes(_written(parts, at, around, "note()"), hidden, monkeypatch)
+        program = _written(parts, at, around, USED[code])
+        certain = any(one.code == code and one.certain for one in check(from_text(program, "train.py")).findings)
+        assert all(modes) or not certain, program
+        on, told = on + all(modes), told + certain
+    assert told > on / 2
