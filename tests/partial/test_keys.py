@@ -64,3 +64,23 @@ def test_what_is_kept_under_keys(key: str) -> None:
         found = [one.certain for one in check(from_text(text, "t.py")).findings if one.code == "TAPE201"]
         assert bool(found) == (True in grows), text
         assert not any(found) or False not in grows, text
+
+
+@pytest.mark.parametrize("stored", ["net(torch.ones(2))", "w * 2", "[w * 2, 3][0]"])
+def test_a_hidden_name_may_be_that_of_an_attribute(stored: str) -> None:
+    """Where the name is `loss`, the backward has a graph to walk; where it is another one, it has none."""
+    program = (
+        "import torch\nfrom hidden import name\n\nnet = torch.nn.Linear(2, 1)\n"
+        "w = torch.ones(1, requires_grad=True)\n\n\n"
+        f"class Held:\n    pass\n\n\nheld = Held()\nheld.loss = torch.ones(1)\nsetattr(held, name, {stored})\n"
+        "held.loss.backward()\n"
+    )
+    raised = []
+    for name in ("loss", "other"):
+        try:
+            exec(program.replace("from hidden import name", f"name = {name!r}"), {})
+        except RuntimeError:
+            raised.append(name)
+    assert raised == ["other"]
+    found = check(from_text(program, "train.py")).findings
+    assert not any(one.code == "TAPE103" and one.certain for one in found)

@@ -217,6 +217,9 @@ class Library(Protocol):
     def trusted_keys(self, owner: Dict, options: Value, node: ast.AST) -> None:
         """Note that what is stored under names which nobody knows is taken to leave what a dict holds under others."""
 
+    def trusted_name(self, named: Value, value: Value, node: ast.AST) -> None:
+        """Note that what is stored in an attribute by a name that nobody knows is taken for none that is read."""
+
     def trusted_exceptions(self, kinds: Iterable[Value], node: ast.AST) -> None:
         """Note that exceptions whose classes are not visible are taken to be raised nowhere."""
 

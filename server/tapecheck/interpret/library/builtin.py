@@ -681,6 +681,7 @@ def _setattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         # Whoever reads the attribute by its name has the value.
         m.escape(args[2], node, "setattr")
     if len(args) == 3 and is_unseen(args[1]):
+        m.library.trusted_name(args[1], args[2], node)
         held = _attributes_of(m, owner)
         if held is not None:
             stored_under(m, held, args[1], args[2], node)

@@ -307,6 +307,12 @@ class Libraries:
             name = path_of(options) or getattr(options, "name", "")
             self.world.assumptions.note("effect", f"`{name}` leaves what is stored", node, tuple(about))
 
+    def trusted_name(self, named: Value, value: Value, node: ast.AST) -> None:
+        """Note that what is stored in an attribute by a name that nobody knows is taken for none that is read."""
+        if any(one.borne() != "no" for one in carry.tensors_in(value, into_objects=False)):
+            name = path_of(named) or getattr(named, "name", "")
+            self.world.assumptions.note("effect", f"`{name}` names no attribute that is read", node)
+
     def trusted_exceptions(self, kinds: Iterable[Value], node: ast.AST) -> None:
         """Note that exceptions whose classes are not visible are taken to be raised nowhere."""
         for kind in kinds:
