@@ -410,3 +410,42 @@ def test_what_is_kept_in_two_places_is_two_findings(record: Callable[..., RunRes
     hidden = "getattr(shown, 'app' + 'end')(loss); shown = shown"
     text = TWO_NAMES.format(made="    seen, shown = [], []", put=f"seen.append(loss)\n        {hidden}")
     assert len(_judged(record, text, tmp_path)) == 2
+
+
+LATE = """
+import collections
+import torch
+from torch import nn
+
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+memory, kept = [], {container}
+for step in range({begins} + 30):
+    memory.append(torch.randn(4))
+    if step < {begins}:
+        continue
+    loss = model(torch.stack(memory[-8:])).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    {how}
+"""
+
+
+@pytest.mark.parametrize("begins", [0, 2, 3, 9, 40])
+@pytest.mark.parametrize(
+    ("container", "how", "found"),
+    [
+        ("[]", "kept.append(loss)", True),
+        ("{}", "kept[step] = loss", True),
+        ("[]", "kept.append(loss.item())", False),
+        ("collections.deque(maxlen=3)", "kept.append(loss)", False),
+        ("[]", "kept.append(loss); del kept[:-3]", False),
+        ("{}", "kept[step % 3] = loss", False),
+    ],
+)  # fmt: skip
+def test_loops_that_train_late_are_looked_at_from_then_on(
+    record: Callable[..., RunResult], begins: int, container: str, how: str, found: bool
+) -> None:
+    tape = record(LATE.format(begins=begins, container=container, how=how)).tape
+    assert [finding.code for finding in judge([], tape)] == ["TAPE201"] * found

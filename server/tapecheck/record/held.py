@@ -10,6 +10,8 @@ from tapecheck.tape import Hold, Site, Span
 
 CONSECUTIVE = 5
 """So many first iterations of a loop are all looked at for held values; the later ones only now and then."""
+CONSECUTIVE_OF_LATE = 4
+"""The same of a loop whose first backward does not come soon: from that iteration on."""
 CONSECUTIVE_OF_HIDDEN = 7
 """The same of a loop that no line shows: its first two iterations ran before it was found."""
 _LEVEL = 3

@@ -9,7 +9,15 @@ from functools import cached_property
 from tapecheck.record.course import OF_PARTS, Course
 from tapecheck.record.files import Files
 from tapecheck.record.gradients import Gradients
-from tapecheck.record.held import CONSECUTIVE, CONSECUTIVE_OF_HIDDEN, NAMED, OF_HOLDS, Holdings, Series
+from tapecheck.record.held import (
+    CONSECUTIVE,
+    CONSECUTIVE_OF_HIDDEN,
+    CONSECUTIVE_OF_LATE,
+    NAMED,
+    OF_HOLDS,
+    Holdings,
+    Series,
+)
 from tapecheck.record.parallel import Wrapped
 from tapecheck.record.raised import codes_of
 from tapecheck.rules import Finding, Reading
@@ -43,6 +51,18 @@ def _came_through(events: list[Event]) -> list[Event]:
     ]
 
 
+def _begun_late(events: Iterable[Event]) -> dict[int, int]:
+    """Return the iterations in which loops first train, of those that kept nothing until then."""
+    begun: dict[int, int] = {}
+    early: set[int] = set()
+    for event in events:
+        if isinstance(event, Backward) and event.at.iteration:
+            begun.setdefault(*event.at.iteration[-1])
+        elif isinstance(event, Hold) and event.index <= begun.get(event.loop, event.index):
+            early.add(event.loop)
+    return {loop: index for loop, index in begun.items() if loop not in early}
+
+
 class Story:
     """A recorded tape with the indexes that verdicts need."""
 
@@ -51,6 +71,7 @@ class Story:
         self.files = Files(directory)
         events = _told_once(tape.events)
         self._hidden = {event.id for event in events if isinstance(event, Loop) and event.hidden}
+        self._late = _begun_late(events)
         self.view = Tape(tape.producer, _came_through([event for event in events if not self._sparse(event)]))
         self.reading = Reading(self.view)
         # Nothing comes after the view's last event: the rules need not replay it once more.
@@ -98,7 +119,9 @@ class Story:
             self.wrapped.measure(name, event.at, value)
 
     def _sparse(self, event: object) -> bool:
-        if not isinstance(event, Hold):
+        if not isinstance(event, Hold) or event.index - self._late.get(event.loop, event.index + 1) in range(
+            CONSECUTIVE_OF_LATE
+        ):
             return False
         return event.index > (CONSECUTIVE_OF_HIDDEN if event.loop in self._hidden else CONSECUTIVE)
 

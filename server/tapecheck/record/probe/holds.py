@@ -68,6 +68,8 @@ def _fibonacci() -> List[int]:
 
 
 SAMPLED = {4, *_fibonacci()}
+SOON, _FIRST_OF_LATE = 2, 4
+"""The first five iterations of a loop are looked at; of one that does not train as soon as this, four from then on."""
 _IN_ORDER = sorted(SAMPLED)
 # Walking every live object of the process costs some 60 ms, so it is done less often still.
 _ALL_LIVE = {*_fibonacci()[1:5], *_fibonacci()[5::3]}
@@ -150,7 +152,7 @@ class HoldFinder(Holds):
 
     def iteration_ended(self, recorder: Recording, lines: ThreadLines, loop: RunningLoop, frame: FrameType) -> None:
         """Write what is alive, and who keeps it, after a sampled iteration."""
-        looked_at = loop.index in SAMPLED or (loop.hidden and loop.index <= _FIRST_OF_HIDDEN)
+        looked_at = loop.index in SAMPLED or begins_late(loop) or (loop.hidden and loop.index <= _FIRST_OF_HIDDEN)
         if not looked_at or loop.entry not in SAMPLED or _inside_forward(loop.place):
             return
         if recorder.alive is not None:
@@ -701,6 +703,11 @@ def _is_nothing(value: object) -> bool:
     """Return whether nothing can be found in a value, as its type and length tell: no code of the program's is run."""
     kind = id(type(value))
     return kind in _PLAIN or (kind in _MAY_BE_EMPTY and not value)
+
+
+def begins_late(loop: RunningLoop) -> bool:
+    """Return whether an iteration is one of the first that train, and earlier ones filled a replay memory, say."""
+    return 0 < loop.late <= loop.index < loop.late + _FIRST_OF_LATE
 
 
 def _inside_forward(place: Place) -> bool:

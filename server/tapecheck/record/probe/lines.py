@@ -149,12 +149,12 @@ class RunningLoop:
     listener's own. `declared` of the iterations since `settled` are on the tape. `header` is the line that ended the
     last iteration, `plain` are the lines that may begin the next one where that is all they do. `calm` iterations in a
     row built nothing and did nothing new since `seen`, `stirs` and `moves`. Before the iteration of a hidden loop
-    `walked` backward calls ran.
+    `walked` backward calls ran. Of one that first trains in a later iteration `late` is that one.
     """
 
     __slots__ = (
-        "began", "calm", "count", "declared", "entered", "entry", "fetch", "header", "hidden", "id", "index", "look",
-        "moves", "place", "plain", "sample", "seen", "settled", "stirs", "text", "waiting", "walked", "written",
+        "began", "calm", "count", "declared", "entered", "entry", "fetch", "header", "hidden", "id", "index", "late",
+        "look", "moves", "place", "plain", "sample", "seen", "settled", "stirs", "text", "waiting", "walked", "written",
         "written_index",
     )  # fmt: skip
 
@@ -162,7 +162,7 @@ class RunningLoop:
         self.id = number
         self.text = text
         self.place = place
-        self.index = self.look = self.sample = self.settled = self.declared = 0
+        self.index = self.look = self.sample = self.settled = self.declared = self.late = 0
         self.waiting = True
         # Whether no line event tells of its iterations.
         self.hidden = text.hidden

@@ -6,7 +6,7 @@ from types import FrameType, ModuleType
 from typing import Dict, List, Set
 
 from .device import DeviceTimes
-from .holds import SAMPLED, next_sample
+from .holds import SAMPLED, SOON, begins_late, next_sample
 from .lines import RunningLoop, ThreadLines
 from .passing import WRITTEN_FIRST
 from .recording import Loops, Recording
@@ -54,7 +54,7 @@ class TrainingLoops(Loops):
             return
         looked_at = _is_sample(loop.entry)
         built = lines.seen != loop.began
-        if recorder.raises.told is not None or (built and looked_at and _is_sample(index)):
+        if recorder.raises.told is not None or (built and looked_at and (_is_sample(index) or begins_late(loop))):
             with recorder.group():
                 recorder.raises.flush(caught=True)
                 for running in lines.running():
@@ -63,7 +63,7 @@ class TrainingLoops(Loops):
                     recorder.holds.iteration_ended(recorder, lines, loop, frame)
         if index == 1 and loop.count is None and loop.text in self.training:
             self.count_iterations(loop)
-        loop.sample = next_sample(index)
+        loop.sample = next_sample(index) if not begins_late(loop) else index + 1
         if loop.count is not None:
             self._counted(loop, loop.count)
         elif recorder.raises.told is None:
@@ -111,6 +111,7 @@ class TrainingLoops(Loops):
     def count_iterations(self, loop: RunningLoop) -> None:
         """Count the iterations of a training loop from the one that runs on."""
         loop.count = self.counts.setdefault(loop.text, [0])
+        loop.late = loop.index if loop.index > SOON and not loop.hidden else 0
         loop.look, loop.settled = 0, loop.index - 1
         loop.declared = int(loop.written_index == loop.index)
 
