@@ -151,7 +151,7 @@ FARTHEST = 100_000
 EXACT = 2**53
 """Whole numbers below this are all different as floats."""
 UNREACHED = 2**63 - 1
-"""`sys.maxsize`: no number that a program counts or measures comes to it, nor to infinity."""
+"""`sys.maxsize`: hardly any number that a program counts or measures comes to it, or to infinity."""
 MAX_ROUNDS = 64
 """Rounds of a comprehension of known length."""
 TRAINED_ROUNDS = 4

@@ -378,8 +378,6 @@ def _next(constant: float, direction: int, whole: bool) -> float:
 
 def decided(kind: str, owner: Unknown, constant: Value) -> bool | None:
     """Return the answer of a test that follows from what earlier tests of the same unknown came out as."""
-    if (answer := unreached(kind, constant)) is not None:
-        return answer
     bounds = _bounds_of(owner)
     if bounds is None or not isinstance(constant, (int, float)):
         return None
@@ -391,14 +389,18 @@ def decided(kind: str, owner: Unknown, constant: Value) -> bool | None:
     return False if kind == "Eq" and not low <= constant <= high else None
 
 
-def unreached(kind: str, constant: Value) -> bool | None:
-    """Return how a number compares with one that none reaches (`inf`, `sys.maxsize`); None for other comparisons.
+def beyond(kind: str, constant: Value) -> bool:
+    """Return whether a comparison with a constant never holds, whatever the number: none is greater than infinity."""
+    return (kind, constant) in (("Gt", math.inf), ("Lt", -math.inf))
 
-    Numbers are taken to be finite here, and not nan.
+
+def unreached(kind: str, constant: Value) -> bool | None:
+    """Return how a number likely compares with one that hardly any comes to (`inf`, `sys.maxsize`); None for other
+    comparisons. A program may ask so whether a loss is still finite, or whether a limit is set.
     """
     match constant:
         case int() | float() if abs(constant) >= limits.UNREACHED:
-            return {"Lt": constant > 0, "LtE": constant > 0, "Gt": constant < 0, "GtE": constant < 0}.get(kind)
+            return {"Lt": constant > 0, "Gt": constant < 0}.get(kind)
         case _:
             return None
 

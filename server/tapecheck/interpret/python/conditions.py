@@ -466,10 +466,10 @@ def _compare_tensors(machine: Engine, op: ast.cmpop, left: Value, right: Value, 
     test = machine.library.comparison(type(op).__name__, left, right, node)
     swapped = type(left) is not Tensor
     kind = _MIRRORED.get(type(op), type(op)) if swapped else type(op)
-    truth = unknowns.unreached(kind.__name__, concrete(left if swapped else right))
-    number = machine.world.graph.asked(test) if truth is not None and type(test) is Tensor else None
+    never = unknowns.beyond(kind.__name__, concrete(left if swapped else right))
+    number = machine.world.graph.asked(test) if never and type(test) is Tensor else None
     if type(number) is Unknown:
-        number.shown = number.shown._replace(truth=truth)
+        number.shown = number.shown._replace(truth=False)
     return test
 
 
@@ -534,6 +534,10 @@ def unknown_test(machine: Engine, op: ast.cmpop, left: Value, right: Value) -> V
     machine.world.knowledge.asked += 1
     if not isinstance(left, Unknown) and kind in _MIRRORED:
         left, right, kind = right, left, _MIRRORED[kind]
+    if unknowns.beyond(kind.__name__, right):
+        never = Unknown.plain("test")
+        never.shown = never.shown._replace(truth=False)
+        return never
     positive = _NEGATED.get(kind, kind)
     key = (positive.__name__, expression(left), expression(right))
     value = machine.world.knowledge.known.get(key)
@@ -567,6 +571,8 @@ def _new_test(machine: Engine, kind: type[ast.cmpop], left: Value, right: Value)
         value.origin = value.origin._replace(asks=Question((kind.__name__, left, right)))
     if left.default.usual is not None:
         value.default = Default(_likely(machine, kind, left, left.default.usual[0], right))
+    elif (likely := unknowns.unreached(kind.__name__, right)) is not None:
+        value.default = Default(likely)
     elif left.origin.operation == "len" and right == 0:
         # What somebody asks the length of is not empty, as a rule.
         value.default = Default({"Eq": False, "Gt": True}.get(kind.__name__))
