@@ -53,7 +53,10 @@ RAISED = {
     "torch.optim.Adam([{'weights': [weight]}])": "KeyError",
     "torch.optim.Adam([weight]).add_param_group(layer.weight)": "TypeError",
     "torch.optim.Adam([weight]).add_param_group({'params': [[layer.weight]]})": "TypeError",
+    "torch.optim.Adam(**{'params': None})": "TypeError",
+    "torch.optim.Adam([None])": "TypeError",
     "torch.optim.Adam([weight])": "",
+    "torch.optim.Adam(**{'params': [weight]})": "",
     "torch.optim.Adam((weight,))": "",
     "torch.optim.Adam({weight})": "",
     "torch.optim.Adam([{'params': weight}])": "",
@@ -84,3 +87,30 @@ def test_torch_raises_it(made: str) -> None:
     except Exception as error:
         raised = "" if "a second time" in str(error) else type(error).__name__
     assert raised == RAISED[made]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "[group(layer), {'params': [weight]}]",
+        "**options(layer)",
+        "*options(layer)",
+        "[*groups(layer), weight]",
+        "parts(layer)",
+    ],
+)
+def test_what_hidden_code_gives_may_be_groups(made: str) -> None:
+    program = PROGRAM.format(made=f"torch.optim.Adam({made})").replace(
+        "import torch", "from hidden import *\nimport torch", 1
+    )
+    program = program.replace("*", "group, groups, options, parts", 1)
+    found = [finding.code for finding in check(from_text(program, "p.py")).findings]
+    assert found == ["TAPE101"], found
+
+
+def test_what_is_raised_of_them_may_be_caught() -> None:
+    groups = "torch.optim.Adam([group(layer), {'params': [weight]}])"
+    caught = f"None\ntry:\n    {groups}\nexcept TypeError:\n    layer(torch.ones(3)).sum().backward()"
+    program = PROGRAM.format(made=caught).replace("import torch", "from hidden import group\nimport torch", 1)
+    found = check(from_text(program.replace("for step in range(3):", "if True:"), "p.py")).findings
+    assert [finding.code for finding in found if finding.certain] == []

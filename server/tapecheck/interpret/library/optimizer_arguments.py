@@ -35,8 +35,12 @@ def refusal(machine: Engine, params: Value, node: ast.AST) -> str:
     if type(params) is Tensor:
         return "TypeError"
     elements = _elements(params)
-    if elements and type(_known(elements[0])) is Dict:
-        return next(filter(None, (refusal_of_group(machine, one, node) for one in elements)), "")
+    first = _known(elements[0]) if elements else None
+    if type(first) is Dict:
+        return next(filter(None, (refusal_of_group(machine, one, node) for one in elements or ())), "")
+    if first is not None and not (type(first) is Tensor or _is_no_tensor(first)):
+        # It may be a group, and then the others are.
+        return ""
     return _refusal_of_elements(machine, params, elements, node)
 
 

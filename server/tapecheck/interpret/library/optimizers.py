@@ -81,7 +81,8 @@ class Optimizers:
         source = unwrapped(argument(args, kwargs, 0, "params"))
         if isinstance(source, Generator):
             source = List(*self.machine.gathered(source, node))
-        if refusal := optimizer_arguments.refusal(self.machine, source, node):
+        given = bool(args) or "params" in kwargs
+        if given and (refusal := optimizer_arguments.refusal(self.machine, source, node)):
             self.torch.fail(node, "no parameters for an optimizer", kind=refusal)
         self.world.writer.optimizers += 1
         number = self.world.writer.optimizers
@@ -211,7 +212,8 @@ class Optimizers:
 
     def _add_group(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         group = unwrapped(argument(args, kwargs, 0, "param_group"))
-        if refusal := optimizer_arguments.refusal_of_group(self.machine, group, node):
+        given = bool(args) or "param_group" in kwargs
+        if given and (refusal := optimizer_arguments.refusal_of_group(self.machine, group, node)):
             self.torch.fail(node, "no group of parameters", kind=refusal)
         members, complete = self._leaves(group, node)
         groups = owner.attrs.get("param_groups")
