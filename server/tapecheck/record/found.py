@@ -321,11 +321,11 @@ def _cut_off(story: Story, never: Sequence[int], names: Sequence[str]) -> tuple[
     """Return where the graph to some parameters is cut, with the headline, the help and a note that say so."""
     known = [leaf.name for leaf in story.reading.ledger.leaves.values()]
     if (taken := _taken_from(story, never)) is not None:
-        without = "gradient: missing `create_graph=True`"
+        without = "gradient: `create_graph=True` may be missing"
         return (
             taken.at.span,
             listed((f"{{}} never received a {without}", f"{{}} got no {without}"), names, known),
-            "pass `create_graph=True` here, or do not give these parameters to the optimizer",
+            "pass `create_graph=True` here, unless the step goes by their sign; or leave the parameters out",
             "what later backward calls start from was stepped with these gradients, which are constants there",
         )
     if (place := _only_cut(story, names)) is None:
