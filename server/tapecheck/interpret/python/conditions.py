@@ -546,11 +546,8 @@ def unknown_test(machine: Engine, op: ast.cmpop, left: Value, right: Value) -> V
         _answer_of_type(machine, value, left, right)
     if value.shown.truth is None and value.origin.asks.compared is not None:
         value.shown = value.shown._replace(truth=unknowns.decided(*value.origin.asks.compared))
-    if value.shown.truth is None and key[0] in _EXCLUSIVE:
-        # Of less, equal and greater one answer excludes the others.
-        others = [machine.world.knowledge.known.get((name, *key[1:])) for name in _EXCLUSIVE if name != key[0]]
-        if any(other is not None and known_truth(machine, other) for other in others):
-            value.shown = value.shown._replace(truth=False)
+    if value.shown.truth is None and _is_excluded(machine, *key):
+        value.shown = value.shown._replace(truth=False)
     if positive is kind:
         return value
     result = Unknown.plain("not")
@@ -558,6 +555,13 @@ def unknown_test(machine: Engine, op: ast.cmpop, left: Value, right: Value) -> V
     if value.default.likely is not None:
         result.default = Default(likely=not value.default.likely)
     return result
+
+
+def _is_excluded(machine: Engine, name: str, left: Hashable, right: Hashable) -> bool:
+    """Return whether another of less, equal and greater is known to hold."""
+    others = [other for other in _EXCLUSIVE if other != name] if name in _EXCLUSIVE else ()
+    known = [machine.world.knowledge.known.get((other, left, right)) for other in others]
+    return any(other is not None and known_truth(machine, other) for other in known)
 
 
 def _new_test(machine: Engine, kind: type[ast.cmpop], left: Value, right: Value) -> Unknown:
