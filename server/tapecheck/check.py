@@ -299,6 +299,10 @@ def together(groups: Iterable[Group]) -> list[list[Group]]:
     return [joined for _, joined in found]
 
 
+Key = tuple[str, str, int]
+"""What identifies a finding: its rule, file and line."""
+
+
 class _Judges:
     """The rules that are wanted of a file's tapes, each of which they read once."""
 
@@ -306,6 +310,8 @@ class _Judges:
         self._rules = [rule for rule in ALL if wanted.wants(rule.code, rule.name)]
         self.codes = [rule.code for rule in self._rules]
         self._readings: dict[int, Reading] = {}
+        self._sure: tuple[Sequence[Tape], int, frozenset[Key]] = (), 0, frozenset()
+        """What is certain over the tapes of a start so far, with these and their number."""
 
     def findings(self, tapes: Sequence[Tape], codes: Collection[str]) -> list[Finding]:
         """Return what some of the rules find over tapes."""
@@ -328,9 +334,18 @@ class _Judges:
             if rule.unfinished:
                 yield from (one.certain for one in self.findings(tapes, [rule.code]))
 
-    def sure(self, tapes: Sequence[Tape]) -> frozenset[Hashable]:
+    def sure(self, tapes: Sequence[Tape]) -> frozenset[Key]:
         """Return what tells the findings over tapes that are certain."""
         return frozenset(one.key for one in self.findings(tapes, self.codes) if one.certain)
+
+    def spoils(self, tapes: Sequence[Tape], further: Tape) -> bool:
+        """Return whether anything that is certain over tapes is not, with a further one that nobody keeps."""
+        if self._sure[0] is not tapes or self._sure[1] != len(tapes):
+            self._sure = tapes, len(tapes), self.sure(tapes)
+        sure = self._sure[2]
+        found = self.findings([*tapes, further], {code for code, _, _ in sure})
+        self._forget(further)
+        return not sure <= {one.key for one in found if one.certain}
 
     def told_by(self, tapes: Sequence[Tape], further: Tape | None) -> frozenset[object]:
         """Return what tells the findings over tapes, with a further one that nobody keeps, from others."""
@@ -397,6 +412,7 @@ def check(
                 lacks=judges.lacks,
                 compare=judges.told_by,
                 sure=judges.sure,
+                spoils=judges.spoils,
                 asked=asked,
                 memory=memory.starts if memory is not None else None,
                 log=log,

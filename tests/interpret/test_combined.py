@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -176,3 +177,70 @@ def test_what_no_answers_lead_to_is_certain(form: str) -> None:
     draw = random.Random(form)
     programs = [_program(draw, form, "TAPE301", opposite=True, most=3) for _ in range(6)]
     assert any(_is_certain(program, "TAPE301") for program in programs)
+
+
+ADDED = (
+    "if {test}:\n    loss = loss * 2\n",
+    "if {test}:\n    loss = -loss / 3\n",
+    "loss = loss + 1 if {test} else 2 * loss\n",
+    "if {test}:\n    loss = loss + net(x).abs().mean()\n",
+    "if {test}:\n    loss += net(x).sum()\n    loss = 0.5 * loss\n",
+)
+"""What leaves all of a loss in what a backward walks."""
+ENDLESS = {
+    "TAPE403": "loss.backward()\nopt.step()\n",
+    "TAPE301": "opt.zero_grad()\nloss.backward(retain_graph=True)\nopt.step()\n",
+}
+
+
+def _adding(draw: random.Random, count: int, forms: tuple[str, ...], loss: str, tail: str) -> str:
+    tests = (draw.choice(("", "not ")) + draw.choice(("cfg.a{n}", "ask({n})", "cfg.n{n} > 2")) for _ in range(count))
+    added = "".join(draw.choice(forms).format(test=test.format(n=n)) for n, test in enumerate(tests))
+    loop = "".join(f"    {line}\n" for line in f"{loss}{added}{tail}".splitlines())
+    return f"import torch\nfrom hidden import ask, cfg, load\n\n{MADE}for x in load():\n{loop}"
+
+
+@pytest.mark.parametrize("fault", ENDLESS)
+def test_what_is_added_to_a_loss_leaves_it_certain(fault: str) -> None:
+    """Whatever is added to a loss, all of it is walked, and nothing clears or walks it again."""
+    draw = random.Random(fault)
+    for count in (6, 8, 12):
+        program = _adding(draw, count, ADDED, "loss = net(x).pow(2).mean()\n", ENDLESS[fault])
+        assert _is_certain(program, fault), program
+
+
+def test_what_nothing_may_be_added_to() -> None:
+    """Where none of the conditions adds what the optimizer steps, its gradients are not stale."""
+    draw = random.Random("none")
+    form = ("if {test}:\n    loss = loss + net(x).sum()\n",)
+    for count in (3, 5, 9):
+        program = _adding(draw, count, form, "loss = w.sum()\n", ENDLESS["TAPE403"])
+        assert not _is_certain(program, "TAPE403"), program
+
+
+def test_what_is_counted_is_not_added_to_a_loss() -> None:
+    """What adds to a number chooses what a test of it asks."""
+    draw = random.Random("counted")
+    form = ("if {test}:\n    loss = loss + 1\n",)
+    clears = "if loss >= 4:\n    opt.zero_grad()\nnet(x).sum().backward()\nopt.step()\n"
+    assert not _is_certain(_adding(draw, 4, form, "loss = 0\n", clears), "TAPE403")
+
+
+def test_conditions_that_were_not_tried_together_are_told() -> None:
+    """A note that the work limit was reached is about lines that ask something."""
+    functions, code = _choosing(random.Random("told"), "TAPE403", 9)
+    program = f"import torch\n{functions}{code}"
+    (found,) = (one for one in check(from_text(program, "train.py")).findings if one.code == "TAPE403")
+    asking = {number for number, line in enumerate(program.splitlines(), 1) if "a0" in line or "n0" in line}
+    told = re.search(r"other answers on lines (\d+) to (\d+) together", " ".join(found.notes))
+    assert told and any(int(told[1]) <= number <= int(told[2]) for number in asking), found.notes
+    assert "zero_grad" not in program.splitlines()[int(told[2]) - 1]
+
+
+@pytest.mark.parametrize("chosen", ["[opt2, opt][num(1)]", "[opt, opt2][num]", "opts[ask(1)]", "opts[cfg.which]"])
+def test_an_index_that_nobody_knows_chooses_of_a_list(chosen: str) -> None:
+    program = (
+        f"import torch\nfrom hidden import ask, cfg, load, num\n\n{MADE}opts = [opt2, opt]\n"
+        f"for x in load():\n    {chosen}.zero_grad()\n    net(x).sum().backward()\n    opt.step()\n"
+    )
+    assert not _is_certain(program, "TAPE403")

@@ -219,6 +219,18 @@ def _weigh_limits(finding: Finding, readings: Iterable[Reading]) -> None:
         file, line, column = min(untried)
         text = f"the other answer on line {line} changes nothing"
         _rest_on(finding, Span(file, line, column, line, column), text)
+    else:
+        _weigh_uncovered(finding, showing)
+
+
+def _weigh_uncovered(finding: Finding, readings: Iterable[Reading]) -> None:
+    """Call a finding possible where not all answers were tried together to what chooses what ends it."""
+    uncovered = sorted({place for reading in readings for place in reading.tape.uncovered})
+    if uncovered:
+        file, line, column = uncovered[0]
+        last = max(other for where, other, _ in uncovered if where == file)
+        text = f"other answers on lines {line} to {last} together change nothing"
+        _rest_on(finding, Span(file, line, column, line, column), text)
 
 
 def _weigh_untried(finding: Finding, readings: Iterable[Reading]) -> None:

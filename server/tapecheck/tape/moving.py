@@ -149,7 +149,7 @@ def _placed(kind: type) -> tuple[Callable[[object], object], list[tuple[int, str
     return attrgetter(*(field.name for field in fields)), placed
 
 
-_MOVED = frozenset(("events", "beyond", "untried", "keeping", "leaving"))
+_MOVED = frozenset(("events", "beyond", "untried", "keeping", "leaving", "uncovered"))
 """What of a tape says where something stands."""
 
 
@@ -177,7 +177,8 @@ class MovedTape(Tape):
         unmoved = self._unmoved if name in _MOVED else None
         if unmoved is not None:
             tape, moves = unmoved
-            self.untried, self.keeping, self.leaving = map(moves.conditions, (tape.untried, tape.keeping, tape.leaving))
+            for conditions in ("untried", "keeping", "leaving", "uncovered"):
+                setattr(self, conditions, moves.conditions(getattr(tape, conditions)))
             self.beyond = [MovedTape(way, moves) for way in tape.beyond]
             self.events = moves.events(tape.events)
             # In another thread the same may have been done: either will do.

@@ -17,7 +17,8 @@ class Tape:
     a call that finds its graph freed or changed is passed over. Only what no mending can make wrong is read in them.
     `untried` are the conditions (file, line, column) on which a graph may hang and that no way answered otherwise;
     `keeping` those of them whose other answer leads to no code that clears or sets a gradient, `leaving` those of these
-    that leave the block, to what the tape may have run later.
+    that leave the block, to what the tape may have run later. `uncovered` are conditions that choose together what a
+    statement acts upon, of which not all answers were tried together.
     `started` is the function that a dry run began with unknown arguments, empty where the program runs from its start:
     what the caller has switched off is not known then; `uncalled` says that nobody in its project calls it.
     `by_default` says that options which loops count by keep their defaults in it, `refutes_only` that it passes by a
@@ -33,6 +34,7 @@ class Tape:
     untried: frozenset[tuple[str, int, int]] = field(default=frozenset(), repr=False, compare=False)
     keeping: frozenset[tuple[str, int, int]] = field(default=frozenset(), repr=False, compare=False)
     leaving: frozenset[tuple[str, int, int]] = field(default=frozenset(), repr=False, compare=False)
+    uncovered: frozenset[tuple[str, int, int]] = field(default=frozenset(), repr=False, compare=False)
     started: str = field(default="", repr=False, compare=False)
     uncalled: bool = field(default=False, repr=False, compare=False)
     by_default: bool = field(default=False, repr=False, compare=False)

@@ -110,4 +110,4 @@ def _alike(one: Tape, other: Tape) -> bool:
 
 def _told(tape: Tape) -> tuple[object, ...]:
     """Return what is known of the run that a tape is of."""
-    return tape.started, tape.uncalled, tape.by_default, tape.untried, tape.keeping, tape.leaving
+    return tape.started, tape.uncalled, tape.by_default, tape.untried, tape.keeping, tape.leaving, tape.uncovered

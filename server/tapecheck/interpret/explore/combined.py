@@ -12,7 +12,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 
 from tapecheck.interpret import limits
-from tapecheck.interpret.explore.covered import Covered
+from tapecheck.interpret.explore import additions
+from tapecheck.interpret.explore.covered import Answers, Covered
 from tapecheck.interpret.explore.effects import Effect, last_part, names_in, statement_facts
 from tapecheck.interpret.explore.jumps import LEAVING, jumps_of
 from tapecheck.interpret.explore.shapes import Shapes, shapes_of
@@ -45,6 +46,8 @@ class Untaken:
 
     at: Place
     chosen_by: tuple[Place, ...]
+    growing: Answers = field(default_factory=dict)
+    """The conditions by which it has something added, with the answer that adds it."""
 
 
 @dataclass(slots=True)
@@ -90,18 +93,13 @@ class Combined:
         """Return the statements that may bring what a finding says never comes, of which the text says that more of the
         conditions `choosing` choose whether they do than are tried with one another in any case.
         """
-        found: dict[tuple[Place, ...], Untaken] = {}
+        found: dict[tuple[object, ...], Untaken] = {}
         flow = self._flow_of(modules)
         for file, tree in flow.trees.items():
             for node in _acting_in(tree.body, called):
-                wanted = flow.leading_to(flow.asked_around(file, node) | names_in(node))
-                by = tuple(
-                    place
-                    for place, one in choosing.items()
-                    if flow.chooses(place, one, wanted) or (place[0] == file and flow.leads_past(place, one, node))
-                )
-                if len(by) >= limits.FEWEST_COMBINED:
-                    found.setdefault(by, Untaken((file, node.lineno, node.col_offset), by))
+                one = flow.acted_upon(file, node, choosing)
+                if len(one.chosen_by) + len(one.growing) >= limits.FEWEST_COMBINED:
+                    found.setdefault((one.chosen_by, *one.growing.items()), one)
         return [*found.values()]
 
     def _flow_of(self, modules: Mapping[str, Module]) -> _Flow:
@@ -194,6 +192,7 @@ class _Flow:
         self._made_of: dict[str, set[str]] = {}
         self._wanted: dict[ast.AST, Set[str]] = {}
         self._stored: dict[Place, Set[str] | None] = {}
+        self._layers = {name for tree in trees.values() for name in _layers_in(tree)}
         for tree in trees.values():
             self._read(tree.body, frozenset(), "")
 
@@ -248,9 +247,29 @@ class _Flow:
         around = [one for one in self._around(place) if one is not statement]
         return any(_holds(one, acting) for one in around)
 
+    def acted_upon(self, file: str, node: ast.stmt, choosing: Mapping[Place, ast.AST | None]) -> Untaken:
+        """Return the conditions that choose whether a statement runs, and what it acts upon; apart from these those by
+        which something is added to the loss that it walks, of which all graphs are walked that it had before.
+        """
+        loss = additions.walked_by(node)
+        wanted = self.leading_to(self.asked_around(file, node) | additions.names_beside(node))
+        added_to = self.leading_to((loss,)) if loss else frozenset()
+        by: list[Place] = []
+        growing: dict[Place, bool] = {}
+        for place, one in choosing.items():
+            if self.chooses(place, one, wanted) or (place[0] == file and self.leads_past(place, one, node)):
+                by.append(place)
+            elif self.chooses(place, one, added_to):
+                adding = additions.adding(self._decided_by(place, one), place, loss)
+                if adding is None:
+                    by.append(place)
+                elif adding.more is not None:
+                    growing[place] = adding.more
+        return Untaken((file, node.lineno, node.col_offset), tuple(by), growing)
+
     def _chosen_by(self, place: Place, statement: ast.stmt) -> set[str]:
         """Return what a statement stores, and the functions around it whose result it may choose."""
-        found = _stored_in(statement)
+        found = _stored_in(statement, self._layers)
         if not jumps_of([statement]).isdisjoint(("return", "value", "yield")):
             found |= {name for one in self._around(place) if (name := getattr(one, "name", ""))}
         return found
@@ -286,9 +305,9 @@ class _Flow:
 
     def _read_statement(self, node: ast.AST, around: Set[str]) -> None:
         parts = list(_header(node))
-        names = frozenset().union(around, *map(names_in, parts))
+        names = frozenset().union(around, *map(_read_in, parts)) | _added_to(node)
         for part in parts:
-            self._note(_stored_in(part), names)
+            self._note(_stored_in(part, self._layers), names)
             self._note((f"{last_part(call.func)}()" for call in of_kind(part, ast.Call)), names)
         self._read((one for one in ast.iter_child_nodes(node) if one not in parts), names, "")
 
@@ -307,7 +326,24 @@ def _header(node: ast.AST) -> Iterator[ast.AST]:
                 yield child
 
 
-def _stored_in(node: ast.AST) -> set[str]:
+def _read_in(node: ast.AST) -> set[str]:
+    """Return the names and attributes that some code mentions, but for those that it stores anew."""
+    found: set[str] = set()
+    for part in walk(node):
+        match part:
+            case ast.Name(id=name, ctx=ast.Load() | ast.Del()) | ast.Attribute(attr=name, ctx=ast.Load() | ast.Del()):
+                found.add(name)
+    return found
+
+
+def _added_to(node: ast.AST) -> Set[str]:
+    match node:
+        case ast.AugAssign(target=target):
+            return names_in(target)
+    return frozenset()
+
+
+def _stored_in(node: ast.AST, layers: Collection[str]) -> set[str]:
     """Return the names and attributes that some code stores, and those that what it calls may change."""
     found: set[str] = set()
     for part in walk(node):
@@ -320,5 +356,29 @@ def _stored_in(node: ast.AST) -> set[str]:
                 # What a container takes up stays as it is.
                 found |= names_in(owner)
             case ast.Call(func=called) if id_of(called) not in _BUILT_IN:
-                found |= names_in(part)
+                found.update(_changed_by(part, layers))
     return found
+
+
+def _changed_by(node: ast.AST, layers: Collection[str]) -> Iterator[str]:
+    """Yield the names that a call mentions, but for layers that it calls: these stay what they are."""
+    match node:
+        case ast.Call(func=ast.Name(id=name)) if name in layers:
+            parts = (*node.args, *node.keywords)
+        case ast.Name(id=name):
+            yield name
+            return
+        case _:
+            parts = tuple(ast.iter_child_nodes(node))
+            if name := getattr(node, "attr", ""):
+                yield name
+    for part in parts:
+        yield from _changed_by(part, layers)
+
+
+def _layers_in(tree: ast.Module) -> Iterator[str]:
+    """Yield the names of what has parameters."""
+    for call in of_kind(tree, ast.Call):
+        match call.func:
+            case ast.Attribute(value=ast.Name(id=name), attr="parameters"):
+                yield name

@@ -16,27 +16,45 @@ class Covered:
     """The answers of the ways that were run, each as far as it was asked."""
 
     tried: list[Answers] = field(default_factory=list)
+    failed: list[Answers] = field(default_factory=list)
+    """Those of them that did not come to the end of the program."""
 
     def note(
-        self, patterns: Mapping[Place, tuple[bool, ...]], asked: Mapping[Place, Asked], entered: Collection[Place]
+        self,
+        patterns: Mapping[Place, tuple[bool, ...]],
+        asked: Mapping[Place, Asked],
+        entered: Collection[Place],
+        *,
+        complete: bool,
     ) -> None:
         """Note the answers of a way; one that answers a condition now so and now so has tried no combination."""
         if all(len(set(pattern)) == 1 for pattern in patterns.values()):
             answers = {**dict.fromkeys(entered, True), **{place: one.default for place, one in asked.items()}}
-            self.tried.append({**answers, **{place: patterns[place][0] for place in patterns if place in answers}})
+            given = {**answers, **{place: patterns[place][0] for place in patterns if place in answers}}
+            self.tried.append(given)
+            if not complete:
+                self.failed.append(given)
 
-    def missing(self, places: Collection[Place], vain: Iterable[Answers]) -> Answers | None:
-        """Return answers to some conditions that no way has given together, None where there are none; `vain` are such
-        as have not come about.
+    def missing(self, places: Collection[Place], vain: Iterable[Answers], fixed: Answers) -> Answers | None:
+        """Return answers to some conditions that no way has given together with those that are `fixed`, None where
+        there are none; `vain` are such as have not come about.
         """
-        wanted = frozenset(places)
+        wanted = {*places, *fixed}
         tried = [{place: one[place] for place in one.keys() & wanted} for one in self.tried]
-        return _missing({}, [*tried, *vain])
+        return _missing(fixed, [*tried, *vain])
+
+    def fails_with(self, fixed: Answers) -> bool:
+        """Return whether a way that gave some answers did not come to the end of the program."""
+        return any(_agree(one, fixed) for one in self.failed)
+
+
+def _agree(one: Answers, other: Answers) -> bool:
+    return all(other.get(place, answer) == answer for place, answer in one.items())
 
 
 def _missing(answers: Answers, tried: Iterable[Answers]) -> Answers | None:
     """Return answers that go on from some and that none of those that were tried agrees with."""
-    agreeing = [one for one in tried if all(answers.get(place, answer) == answer for place, answer in one.items())]
+    agreeing = [one for one in tried if _agree(one, answers)]
     first = next(iter(agreeing), None)
     if first is None:
         return answers

@@ -127,6 +127,8 @@ class Turns:
     """Those that a way answered otherwise which the work limit ended: before what the answer leads to, maybe."""
     uncombined: set[Place] = field(default_factory=set)
     """The tests that further answers together could still bring to come out otherwise."""
+    uncovered: set[Place] = field(default_factory=set)
+    """Those that choose what a statement acts upon of which not all answers were tried together."""
     watched: dict[Place, Watched] = field(default_factory=dict)
     """What can depend on those that a path is to answer otherwise, as the last path showed it."""
 
@@ -324,7 +326,7 @@ class Exploration:
         for acting in self.combined.acting(self._modules, self.called, choosing):
             for patterns in self._combinations(acting):
                 if patterns is None:
-                    self.turns.uncombined.add(acting.at)
+                    self.turns.uncovered.update(acting.chosen_by, acting.growing)
                 elif self._settles(patterns):
                     return
 
@@ -332,23 +334,28 @@ class Exploration:
         """Yield answers that choose what some code acts upon and that were not given together, None where it ends
         before all of them are.
         """
-        usual = {place: self.queue.answers.get(place, True) for place in acting.chosen_by}
-        vain: list[Answers] = []
-        while (answers := self.combined.covered.missing(acting.chosen_by, vain)) is not None:
-            if len(vain) == limits.MOST_COVERED or len(usual) > limits.MOST_CHOOSING or not self.has_work:
-                yield None
-                return
-            vain.append({**usual, **answers})
-            yield {place: (answer,) for place, answer in answers.items() if answer != usual[place]}
+        usual = {place: self.queue.answers.get(place, True) for place in (*acting.chosen_by, *acting.growing)}
+        covered, vain = self.combined.covered, list[Answers]()
+        many = len(acting.chosen_by) > limits.MOST_CHOOSING
+        for fixed in _extremes(acting.growing):
+            while (answers := covered.missing(acting.chosen_by, vain, fixed)) is not None:
+                if many or len(vain) == limits.MOST_COVERED or not self.has_work:
+                    yield None
+                    return
+                vain.append({**usual, **answers})
+                yield {place: (answer,) for place, answer in answers.items() if answer != usual[place]}
+        if acting.growing and any(map(covered.fails_with, _extremes(acting.growing))):
+            # What is added may end the program before it shows what else is added.
+            yield from self._combinations(Untaken(acting.at, (*acting.chosen_by, *acting.growing)))
 
     def _settles(self, patterns: Patterns) -> bool:
         """Try some answers together; return whether nothing is said never to come for certain since then."""
         run = self._run_way(Way(Policy(dict(patterns), self.by_default), together=True))
         self._note_answers(run)
         tape = self._probed(run)
-        if not (tape.complete and self.wanted.changed_by(self.found.tapes, tape)):
-            return False
         tape.refutes_only = True
+        if not (tape.complete and self.wanted.spoilt_by(self.found.tapes, tape)):
+            return False
         self.found.tapes.append(tape)
         self.wanted.look(self.found.tapes)
         return not self.wanted.claiming
@@ -357,7 +364,8 @@ class Exploration:
         """Note the answers of a way that speaks for itself: of those that are only probed others are run."""
         choices, patterns = run.world.choices, run.way.policy.patterns
         self.combined.note(patterns, choices.came_out, choices.passed)
-        self.combined.covered.note(patterns, choices.asked, choices.entered)
+        complete = run.world.writer.tape.complete
+        self.combined.covered.note(patterns, choices.asked, choices.entered, complete=complete)
 
     def _grant(self) -> None:
         """Give the work, once, that trying conditions together may take."""
@@ -583,6 +591,8 @@ class Exploration:
         """Note the conditions whose other answer no way came to the end of."""
         turns = self.turns
         left = (turns.begun | (self.queue.waiting - turns.dull)) - turns.done
+        for tape in self.found.tapes if turns.uncovered else ():
+            tape.uncovered = frozenset(turns.uncovered)
         untried = frozenset(left | self.queue.missed - turns.done | self.queue.unpassed | turns.uncombined)
         if untried:
             clearing = Clearing(self._modules)
@@ -641,6 +651,14 @@ def _explore(exploration: Exploration) -> None:
         raise
     except Exception as error:
         exploration.fail(error)
+
+
+def _extremes(growing: Answers) -> list[Answers]:
+    """Return the answers with which nothing is added, and those with which all is: between them lies what a backward
+    walks with any others.
+    """
+    ends = (False, True) if growing else (True,)
+    return [{place: more == answer for place, answer in growing.items()} for more in ends]
 
 
 def _judged(world: World) -> bool:

@@ -18,7 +18,7 @@ from tapecheck.interpret.explore.headroom import HEADROOM
 from tapecheck.interpret.explore.index import index_of
 from tapecheck.interpret.explore.memory import Group, Reach, Starts, kept
 from tapecheck.interpret.explore.results import CutShort, Explored, Interpretation, Outcome
-from tapecheck.interpret.explore.wanted import Ask, Compare, Lacks, Sure, Wanted
+from tapecheck.interpret.explore.wanted import Ask, Compare, Lacks, Spoils, Sure, Wanted
 from tapecheck.interpret.python.imports import Imports
 from tapecheck.source import Source
 from tapecheck.source.callers import Callers
@@ -36,6 +36,7 @@ def interpret(
     lacks: Lacks | None = None,
     compare: Compare | None = None,
     sure: Sure | None = None,
+    spoils: Spoils | None = None,
     asked: Hashable = None,
     memory: Starts[Outcome] | None = None,
     log: list[Explored] | None = None,
@@ -55,6 +56,7 @@ def interpret(
         compare: what tells the verdicts over some tapes from those over others. Conditions that are too many to be
             tried one by one are tried together, as long as that changes none.
         sure: what tells the certain verdicts over some tapes: lengths that they may hang on are tried otherwise.
+        spoils: what tells whether a further tape leaves any of these uncertain.
         asked: what `ask`, `lacks` and `compare` go by, such as the rules they ask; results are remembered by it.
         log: takes an entry for each way that is run.
         memory: what earlier analyses found; starts that can reach nothing that has changed are taken from it.
@@ -97,7 +99,7 @@ def interpret(
                 result.entries.append(entry.name)
             outcome = past.find(entry, most)
             if outcome is None:
-                wanted = Wanted(ask, log, lacks, compare, sure)
+                wanted = Wanted(ask, log, lacks, compare, sure, spoils)
                 outcome = explore_start(source, imports, entry, Budget(most, effort), cancelled, wanted)
                 outcome.group = Group(outcome.found.tapes, start=None if entry is None else entry.span(source.path))
                 result.work += outcome.work

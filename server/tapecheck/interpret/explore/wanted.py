@@ -19,6 +19,8 @@ comes.
 """
 Sure = Callable[[Sequence[Tape]], Set[Hashable]]
 """What tells the findings over some tapes that are certain."""
+Spoils = Callable[[Sequence[Tape], Tape], bool]
+"""What tells whether a further tape leaves anything uncertain that the findings over some tapes are certain of."""
 Compare = Callable[[Sequence[Tape], Tape | None], Hashable]
 """What tells the findings over some tapes, with a further one, from those over others."""
 
@@ -32,11 +34,12 @@ class Wanted:
     lacks: Lacks | None = None
     compare: Compare | None = None
     sure: Sure | None = None
+    spoils: Spoils | None = None
     _tapes: Sequence[Tape] = ()
     _lines: Lines | None = field(default_factory=set)
     _lacking: bool | None = False
-    _before: tuple[int, Hashable] = (-1, None)
-    """What tells the findings over the tapes so far, with their number."""
+    _before: tuple[Sequence[Tape], int, Hashable] = ((), -1, None)
+    """What tells the findings over the tapes so far, with these and their number."""
 
     def look(self, tapes: Sequence[Tape]) -> None:
         """Ask about the tapes so far, once it matters: a finding that one has disproved wants no further way."""
@@ -76,9 +79,13 @@ class Wanted:
         """Return whether a further tape changes what is found."""
         if self.compare is None:
             return True
-        if self._before[0] != len(tapes):
-            self._before = len(tapes), self.compare(tapes, None)
-        return self._before[1] != self.compare(tapes, tape)
+        if self._before[0] is not tapes or self._before[1] != len(tapes):
+            self._before = tapes, len(tapes), self.compare(tapes, None)
+        return self._before[2] != self.compare(tapes, tape)
+
+    def spoilt_by(self, tapes: Sequence[Tape], tape: Tape) -> bool:
+        """Return whether a further tape leaves anything uncertain that is certain."""
+        return self.spoils is None or self.spoils(tapes, tape)
 
     def turns(self, watched: Watched | None) -> bool:
         """Whether the other answer to a condition is to be tried."""

@@ -106,6 +106,8 @@ def place(machine: Engine, index: Value, items: Sequence[Value], node: ast.AST, 
         return known
     if not _differ([*items, *stored]) and not _rows_differ(items, by_name=False):
         if not _are_graphs(items):
+            if is_unseen(index):
+                _trust_of_optimizers(machine, index, items, node)
             return None
         # Indices that are new in each round are as many places: nobody knows that they take one graph twice.
         free = [at for at in range(len(items)) if at not in places.values()]
