@@ -11,6 +11,7 @@ import itertools
 import random
 import sys
 import types
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -25,6 +26,27 @@ HIDDEN = (
     "next(hidden.run{n})",
     "@hidden.run{n}\ndef f{n}():\n    pass",
     "made{n} = hidden.run{n}()",
+    "for _ in hidden.run{n}:\n    pass",
+    "with hidden.run{n}:\n    pass",
+    "with torch.enable_grad():\n    with hidden.run{n}:\n        net(x)",
+    "made{n} = hidden.run{n} + 1",
+    "made{n} = 1 * -hidden.run{n}",
+    "made{n} = hidden.run{n}[0]",
+    "hidden.run{n}[0] = 1",
+    "made{n} = hidden.run{n} == 2",
+    "made{n} = 1 in hidden.run{n}",
+    "made{n} = len(hidden.run{n})",
+    "made{n} = f'{{hidden.run{n}}}'",
+    "if hidden.run{n}:\n    pass",
+    "(made{n},) = hidden.run{n}",
+    "made{n} = [*hidden.run{n}]",
+    "made{n} = [one for one in hidden.run{n}]",
+    "made{n} = hidden.run{n}\nmade{n} += 1",
+    "kept{n} = functools.lru_cache(hidden.run{n})\ntorch.set_grad_enabled(True)\nmade{n} = kept{n}(1)",
+    "kept{n} = torch.utils.data.DataLoader(hidden.run{n})\ntorch.set_grad_enabled(True)\nfor _ in kept{n}:\n    pass",
+    "kept{n} = hidden.run{n}\ntorch.set_grad_enabled(True)\nfor _ in kept{n}:\n    pass",
+    "kept{n} = zip(hidden.run{n}, [1])\ntorch.set_grad_enabled(True)\nmade{n} = list(kept{n})",
+    "kept{n} = enumerate(hidden.run{n})\ntorch.set_grad_enabled(True)\nfor _ in kept{n}:\n    pass",
 )
 """What runs hidden code that is given nothing with a graph."""
 SHOWN = (
@@ -37,6 +59,23 @@ SHOWN = (
     "def switch{n}():\n    torch.set_grad_enabled(True)\n\nswitch{n}()",
     "with torch.no_grad():\n    torch.set_grad_enabled(True)",
     "with torch.no_grad():\n    net(x)",
+    "was{n} = torch.is_grad_enabled()\ntorch.set_grad_enabled(True)\nnet(x)\ntorch.set_grad_enabled(was{n})",
+    (
+        "was{n} = torch.is_grad_enabled()\ntorch.set_grad_enabled(True)\n"
+        "try:\n    net(x).sum().backward()\nfinally:\n    torch.set_grad_enabled(mode=was{n})"
+    ),
+    "was{n} = net(x).requires_grad\nwith torch.set_grad_enabled(was{n}):\n    net(x)",
+    "@torch.enable_grad()\ndef fail{n}():\n    raise ValueError\n\ntry:\n    fail{n}()\nexcept ValueError:\n    pass",
+    "@torch.set_grad_enabled(True)\ndef seen{n}():\n    net(x)\n\nseen{n}()",
+    "thread{n} = threading.Thread(target=torch.set_grad_enabled, args=(True,))\nthread{n}.start()\nthread{n}.join()",
+    (
+        "def work{n}():\n    torch.set_grad_enabled(True)\n\n"
+        "thread{n} = threading.Thread(target=work{n})\nthread{n}.start()\nthread{n}.join()"
+    ),
+    (
+        "class Twice{n}(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, given):\n"
+        "        torch.set_grad_enabled(True)\n        return given * 2\n\nTwice{n}.apply(x)"
+    ),
 )
 """What shows it, there or wherever it goes on, and what does not."""
 USED = {
@@ -45,7 +84,10 @@ USED = {
     "TAPE201": "for _ in range(5):\n    kept.append(net(x))",
     "TAPE302": "for _ in range(5):\n    total += net(x).sum().item()",
 }
-HEAD = "import torch\nimport hidden\n\nnet, x, kept, total = torch.nn.Linear(2, 1), torch.ones(2), [], 0.0\n"
+HEAD = """import functools, threading, torch, hidden
+
+net, x, kept, total = torch.nn.Linear(2, 1), torch.ones(2), [], 0.0
+"""
 
 
 class _Run:
@@ -59,7 +101,34 @@ class _Run:
             torch.set_grad_enabled(False)
         return given[0] if given else None
 
-    __next__ = __call__
+    def __iter__(self) -> Iterator[int]:
+        self()
+        yield 1
+
+    def __len__(self) -> int:
+        self()
+        return 1
+
+    def __contains__(self, one: object) -> bool:
+        self()
+        return True
+
+    def __eq__(self, other: object) -> bool:
+        self()
+        return True
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __str__(self) -> str:
+        self()
+        return ""
+
+    __next__ = __enter__ = __exit__ = __add__ = __getitem__ = __setitem__ = __call__
+
+    def __neg__(self) -> int:
+        self()
+        return 1
 
 
 def _indented(text: str) -> str:
@@ -98,7 +167,7 @@ def _modes(program: str, hidden: int, monkeypatch: pytest.MonkeyPatch) -> list[b
 @pytest.mark.parametrize("code", USED)
 def test_what_is_certain_is_recorded_whatever_hidden_code_does(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
     draw, on, told = random.Random(code), 0, 0
-    for _ in range(40):
+    for _ in range(80):
         hidden = draw.randint(1, 2)
         parts, at, around = _parts(draw, code, hidden)
         modes = _modes(_written(parts, at, around, "note()"), hidden, monkeypatch)
@@ -107,3 +176,10 @@ def test_what_is_certain_is_recorded_whatever_hidden_code_does(code: str, monkey
         assert all(modes) or not certain, program
         on, told = on + all(modes), told + certain
     assert told > on / 2
+
+
+@pytest.mark.parametrize(("late", "certain"), [("", True), ("import elsewhere", False), ("import hidden.more", True)])
+def test_a_module_that_is_first_imported_later_on_may_switch_recording_off(late: str, certain: bool) -> None:
+    program = f"{HEAD}net(x).sum().backward()\n{late}\nprint(net(x).numpy())\n"
+    (one,) = check(from_text(program, "train.py")).findings
+    assert (one.code, one.certain) == ("TAPE106", certain)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from collections.abc import Generator as PyGenerator
 
 from tapecheck.interpret.library.registry import Libraries
@@ -33,6 +33,7 @@ from tapecheck.interpret.values import (
     Dict,
     Env,
     Generator,
+    Lib,
     List,
     Module,
     Read,
@@ -195,7 +196,10 @@ class Machine:
 
     def import_module(self, name: str, node: ast.AST, level: int) -> Value:
         """Return a user's module run from its source, or the library name."""
-        return self.imports.import_module(self, name, level, self.world.position.frames[-1].file)
+        module = self.imports.import_module(self, name, level, self.world.position.frames[-1].file)
+        if type(module) is Lib:
+            self.library.imported(module.path, node)
+        return module
 
     def submodule(self, package: Module, name: str) -> Value | None:
         """Return a submodule of a user's package, run from its source; None where it has none of that name."""
@@ -214,17 +218,31 @@ class Machine:
         """Return a value that nobody can know."""
         return Unknown(name)
 
+    def operates(self, values: Iterable[Value], node: ast.AST) -> None:
+        """Note that Python runs what the classes of some values say, where these are not visible."""
+        for value in values:
+            if type(value) is Unknown or type(value) is Lib:
+                self.library.runs_unseen(value, node)
+            elif type(value) is Stream:
+                self.operates((*value.over, *value.sources), node)
+
     def get_attribute(self, owner: Value, name: str, node: ast.AST) -> Value:
+        if type(owner) is Unknown:
+            # What a module has under a name is there.
+            self.library.runs_unseen(owner, node)
         return behaviour(owner).get_attribute(self, name, node)
 
     def get_item(self, owner: Value, index: Value, node: ast.AST) -> Value:
+        self.operates((owner,), node)
         return behaviour(owner).get_item(self, index, node)
 
     def set_item(self, owner: Value, index: Value, value: Value, node: ast.AST) -> None:
+        self.operates((owner,), node)
         behaviour(owner).set_item(self, index, value, node)
 
     def stream(self, value: Value, node: ast.AST) -> Stream:
         """Return anything that can be iterated as a stream of elements."""
+        self.operates((value,), node)
         made = behaviour(unknowns.setting(self, value)).stream(self, node)
         if made is not value and not made.over and not isinstance(value, Dict):
             # Of a dict only the keys are gone over.

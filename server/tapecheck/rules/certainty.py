@@ -37,6 +37,7 @@ from tapecheck.tape import (
     Site,
     Span,
     Stale,
+    Switched,
     Tape,
 )
 
@@ -254,21 +255,30 @@ def _weigh_modes(rule: Rule, finding: Finding, readings: Iterable[Reading]) -> N
     on each way that comes there.
     """
     place = (finding.span.file, finding.span.line)
-    coming = [(reading, places[-rule.raises]) for reading in readings if (places := reading.positions_at.get(place))]
+    coming = [(reading, places[-rule.raises]) for reading in readings if (places := _happened(reading, place))]
     switches = [_perhaps_off(reading, position) for reading, position in coming]
     if switches and all(switches) and (last := switches[0]) is not None:
         rest_on(finding, Assumption(last.kind, last.at.span, last.text))
+
+
+def _happened(reading: Reading, place: tuple[str, int]) -> list[int]:
+    """Return the positions of the events of a line, without what was taken for granted before any of them."""
+    positions = reading.positions_at.get(place, [])
+    return [one for one in positions if type(reading.tape.events[one]) is not Assumed] or positions
 
 
 def _perhaps_off(reading: Reading, end: int) -> Assumed | None:
     """Return the last call before an event that may have switched recording off, since the program itself has last
     switched it on, of those of which no backward shows that they do not.
     """
-    stretch, harmless = _stretches(reading), _harmless(reading)
-    here = stretch.at(end)
+    stretches, harmless, shown = _stretches(reading), _harmless(reading), _shown(reading)
+    here = stretches.at(end)
+    # Set back to what it was, it is what anything before has made it.
+    anywhere = not here.told and here.number not in shown
     found = None
     for position, event in reading.assumed:
-        if event.kind == "mode" and position < end and stretch.at(position) == here and event.at.span not in harmless:
+        counts = event.kind == "mode" and position < end and event.at.span not in harmless
+        if counts and (anywhere or stretches.at(position) == here):
             found = event
     return found
 
@@ -276,29 +286,34 @@ def _perhaps_off(reading: Reading, end: int) -> Assumed | None:
 @dataclass(frozen=True, slots=True)
 class _Stretches:
     """Where on a tape the program itself switches recording on, and back: what may have switched it off within, or
-    before, has not without. `begins` are the positions from which on one of the `numbers` holds, 0 where none does.
+    before, has not without. From each of the positions `begins` on the grad mode is `set` there.
     """
 
     begins: list[int]
-    numbers: list[int]
+    set: list[Switched]
 
-    def at(self, position: int) -> int:
-        """Return the number of the stretch that a position is in."""
-        return self.numbers[bisect.bisect_right(self.begins, position) - 1]
+    def at(self, position: int) -> Switched:
+        """Return the stretch that a position is in."""
+        return self.set[bisect.bisect_right(self.begins, position) - 1]
 
 
 @remembered
 def _stretches(reading: Reading) -> _Stretches:
     """Return the stretches of a tape."""
-    begins, numbers, around = [-1], [0], [0]
-    for position, event in reading.switched:
-        if event.on:
-            around.append(event.number)
-        elif event.number in around:
-            del around[around.index(event.number) :]
-        begins.append(position)
-        numbers.append(around[-1])
-    return _Stretches(begins, numbers)
+    switched = [(-1, Switched(0, True)), *reading.switched]
+    return _Stretches([position for position, _ in switched], [event for _, event in switched])
+
+
+@remembered
+def _shown(reading: Reading) -> dict[int, int]:
+    """Return for each stretch, by its number, where the last node was built in it that a backward starts from."""
+    stretches = _stretches(reading)
+    walked = (node for run in reading.runs if run.problem is None for node in run.backward.root_nodes)
+    shown: dict[int, int] = {}
+    for built in (reading.built(node) for node in walked if node in reading.ledger.nodes):
+        number = stretches.at(built).number
+        shown[number] = max(built, shown.get(number, -1))
+    return shown
 
 
 @remembered
@@ -306,14 +321,9 @@ def _harmless(reading: Reading) -> Set[Span]:
     """Return the calls behind which, in the same stretch, a node was built that a backward starts from: recording is on
     there.
     """
-    stretch = _stretches(reading)
-    walked = (node for run in reading.runs if run.problem is None for node in run.backward.root_nodes)
-    shown: dict[int, int] = {}
-    for built in (reading.built(node) for node in walked if node in reading.ledger.nodes):
-        number = stretch.at(built)
-        shown[number] = max(built, shown.get(number, -1))
+    stretches, shown = _stretches(reading), _shown(reading)
     modes = [(position, event) for position, event in reading.assumed if event.kind == "mode"]
-    return {event.at.span for position, event in modes if position <= shown.get(stretch.at(position), -1)}
+    return {event.at.span for position, event in modes if position <= shown.get(stretches.at(position).number, -1)}
 
 
 def _cut_short(tape: Tape) -> bool:

@@ -719,13 +719,13 @@ class ModeSet:
 @built_directly
 @dataclass(frozen=True, slots=True)
 class Switched:
-    """The program itself switched recording on, whatever it was before: `torch.enable_grad()`, or
-    `torch.set_grad_enabled(True)`. Where `on` is False it is as it was before the one of the same number.
+    """The grad mode is from here on the one that the program has set itself as it began the stretch of this number, or
+    the one that it began with where the number is 0. `told` says that recording was switched on there whatever it was
+    before, as by `torch.enable_grad()`; else it may have been set back to what it was at any time before.
     """
 
-    at: Site
-    on: bool
     number: int
+    told: bool
 
 
 @built_directly

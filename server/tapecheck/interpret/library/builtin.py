@@ -743,8 +743,6 @@ def _iter(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _next(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    if args:
-        m.library.runs_unseen(args[0], node)
     value = behaviour(positional(args, 0, Unknown())).next_item(m, args[1:], node)
     if args and isinstance(args[0], Generator) and isinstance(written_argument(node, 0), ast.Call):
         args[0].abandon(m)  # nobody else holds it

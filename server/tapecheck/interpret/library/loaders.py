@@ -290,6 +290,7 @@ def stream(torch: Torch, owner: Instance, node: ast.AST) -> Stream | None:
     """Return what is iterated of a loader or dataset; None of what is neither."""
     loaded = state_of(owner, LoaderState)
     if loaded is not None:
+        torch.machine.operates((loaded.dataset,), node)
         # How many batches there are of what is only iterated is not told by its length.
         iterable = behaviour(loaded.dataset).is_a("torch.utils.data.IterableDataset") is not False
         batches = None if iterable or _own_sampler(loaded.drawn) else _count(torch, owner, node)
@@ -376,9 +377,11 @@ def _gotten(torch: Torch, dataset: Value, node: ast.AST) -> Value:
     getter = torch.machine.find_method(dataset, "__getitem__")
     if getter is None:
         return NO_MODEL
-    with_grad = list(torch.world.modes.grad_modes)
+    modes = torch.world.modes
+    with_grad, stretch = list(modes.grad_modes), modes.stretch
     sample = torch.machine.call(getter, [Unknown.whole("index")], {}, node)
-    torch.world.modes.grad_modes[:] = with_grad
+    modes.grad_modes[:] = with_grad
+    modes.resume(stretch)
     return sample
 
 

@@ -137,12 +137,9 @@ def _apart(m: Engine, given: Iterable[Value], node: ast.AST, call: Callable[[], 
 
 def _call(m: Engine, target: Value, args: list[Value], kwargs: Kwargs, node: ast.AST, recording: Fact) -> None:
     """Call what a process or thread begins with, with recording in a mode of its own; it ends by itself."""
-    modes = m.world.modes.grad_modes
-    m.world.modes.grad_modes = [recording]
-    try:
-        m.call(target, args, kwargs, node)
-    except Signal:
-        # An exception ends the process or thread, not the one that started it.
-        pass
-    finally:
-        m.world.modes.grad_modes = modes
+    with m.world.modes.recording(recording):
+        try:
+            m.call(target, args, kwargs, node)
+        except Signal:
+            # An exception ends the process or thread, not the one that started it.
+            pass

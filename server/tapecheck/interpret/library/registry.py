@@ -42,11 +42,13 @@ from tapecheck.interpret.objects import carry, exceptions, methods, records, unk
 from tapecheck.interpret.objects.syntax import named_in, text_of
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
+    COUNTED,
     NO_MODEL,
     Args,
     Class,
     Dict,
     Instance,
+    Kind,
     Kwargs,
     Lib,
     List,
@@ -110,6 +112,15 @@ def has_model(path: str) -> bool:
     return path in FUNCTIONS or library in MODELS or library in sys.stdlib_module_names
 
 
+def _is_known(value: Unknown) -> bool:
+    """Return whether it is known what Python and torch do with an unknown value: a tensor, a number, a text."""
+    plain = value.kind in _NUMBERS_AND_TEXT or value.concrete is not None
+    return plain or value.node is not None or value.taken_for_data()
+
+
+_NUMBERS_AND_TEXT = frozenset((*COUNTED, Kind.SIZES, Kind.TEXT))
+
+
 class Libraries:
     """The models of libraries, for one program being run."""
 
@@ -119,6 +130,7 @@ class Libraries:
         self.engine = engine
         self.world: World = engine.world
         self.torch = torch = Torch(engine)
+        self._imported: set[str] = set()
         # What tensors and unknown values do is asked at every step: torch's own methods, not ways to them.
         self.requires = torch.requires
         self.tensor_attribute = torch.tensor_attribute
@@ -150,6 +162,7 @@ class Libraries:
         """Call a function or class of a library by its dotted path."""
         torch = self.torch
         wrappers.collective(torch, path, args, node)
+        self.engine.operates((*args, *kwargs.values()), node)
         known = FUNCTIONS.get(path)
         if known is not None:
             return known(torch, args, kwargs, node)
@@ -233,8 +246,20 @@ class Libraries:
 
     def runs_unseen(self, value: Value, node: ast.AST) -> None:
         """Note that an operation may run code of a value that is not visible, which is taken to leave recording on."""
-        if name := self._unseen(value):
+        if type(value) is Unknown and _is_known(value):
+            return
+        name = self._unseen(value)
+        # That of an element, `shape[...]`, is no path.
+        if name and ("[...]" not in name or self.hides(name.replace("[...]", ""))):
             visible.leaves_recording_on(self.torch, name, node)
+
+    def imported(self, path: str, node: ast.AST) -> None:
+        """Note that a module is run that is not visible; what is imported before anything else leaves recording on."""
+        library = path.partition(".")[0]
+        late = self.world.writer.has_nodes or self.world.modes.stretch.number
+        if late and library not in self._imported and self.hides(f"{path}.__name__"):
+            visible.leaves_recording_on(self.torch, path, node)
+        self._imported.add(library)
 
     def trusted_decorator(self, decorator: Value, function: Value, node: ast.AST) -> None:
         """Note that a decorator which is not visible is taken to call the function that it is given."""

@@ -47,6 +47,7 @@ from tapecheck.interpret.values import (
     expression,
     is_constant,
     is_function,
+    is_unseen,
     known_int,
     known_keywords,
     known_numbers,
@@ -526,7 +527,14 @@ def _cache(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if args and (is_function(args[0]) or isinstance(args[0], Native)):
         return Cached("cache", args[0], bound=size)
     bound = known_int(argument(args, kwargs, 0, "maxsize", size))
-    return Native("lru_cache", lambda m2, given, named, at: Cached("cache", given[0], bound=bound))
+
+    def cached(m2: Engine, given: Args, named: Kwargs, at: ast.AST) -> Value:
+        if args and is_unseen(args[0]) and not (given and behaviour(given[0]).is_callable is not False):
+            # It was no size, but the function itself.
+            return m2.call(args[0], given, named, at)
+        return Cached("cache", given[0], bound=bound)
+
+    return Native("lru_cache", cached)
 
 
 def _cached_property(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

@@ -95,6 +95,7 @@ def _class(torch: Torch, owner: Tensor, node: ast.AST) -> Value:
 
 def _needs_gradient(torch: Torch, owner: Tensor, node: ast.AST) -> Value:
     _ask(torch, owner, node)
+    torch.world.modes.asked = True
     return Unknown("requires_grad") if owner.graph == "may" else owner.graph == "yes"
 
 

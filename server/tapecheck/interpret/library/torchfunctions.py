@@ -13,7 +13,7 @@ from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.given_back import sizes_agree
 from tapecheck.interpret.library.states import CompiledState
 from tapecheck.interpret.objects import unknowns
-from tapecheck.interpret.state import World, merge_cuts
+from tapecheck.interpret.state import merge_cuts
 from tapecheck.interpret.values import (
     COUNTED,
     Args,
@@ -40,54 +40,33 @@ from tapecheck.interpret.values import (
     positional,
     requires_any,
 )
+from tapecheck.source.nodes import written_argument
 from tapecheck.tape import Fact, Span, Switched, as_fact, either
 
 
-def _switched_on(world: World, node: ast.AST) -> int:
-    """Note that the program has set the grad mode itself, if that is on; return how often it was switched on before and
-    not back.
-    """
-    modes = world.modes
-    depth = len(modes.switched)
-    if modes.grad_mode == "yes":
-        modes.switches += 1
-        modes.switched.append(modes.switches)
-        world.writer.emit(Switched(world.position.site(node), True, modes.switches))
-    return depth
-
-
-def _switched_back(world: World, node: ast.AST, depth: int) -> None:
-    """Note that the grad mode is as it was before it was switched on."""
-    if len(world.modes.switched) > depth:
-        world.writer.emit(Switched(world.position.site(node), False, world.modes.switched[depth]))
-        del world.modes.switched[depth:]
-
-
-def grad_mode(mode: Fact, kind: Wrapping, node: ast.AST, inference: bool | None = None) -> Context:
+def grad_mode(mode: Fact, kind: Wrapping, inference: bool | None = None) -> Context:
     """Return a context manager that sets the grad mode, and inference mode where that is given."""
-    before: list[tuple[Fact, Span | None, int | None, bool]] = []
-    depths: list[int] = []
+    before: list[tuple[Fact, Span | None, int | None, bool, Switched]] = []
 
     def enter(machine: Engine) -> None:
         world = machine.world
-        was_off = world.modes.grad_modes[-1] == "no"
-        before.append((world.modes.grad_modes[-1], world.modes.off_at, world.modes.block_calls, world.modes.inference))
+        modes = world.modes
+        was_off = modes.grad_mode == "no"
+        before.append((modes.grad_mode, modes.off_at, modes.block_calls, modes.inference, modes.stretch))
         if inference is not None:
-            world.modes.inference = inference
-        world.modes.grad_modes[-1], world.modes.off_at = "no" if world.modes.inference else mode, None
-        if world.modes.grad_modes[-1] != "no":
-            world.modes.block_calls = None
+            modes.inference = inference
+        modes.grad_modes[-1], modes.off_at = "no" if modes.inference else mode, None
+        if modes.grad_mode != "no":
+            modes.block_calls = None
         elif not was_off:
-            world.modes.block_calls = len(world.position.call_stack)
-        depths.append(_switched_on(world, node))
+            modes.block_calls = len(world.position.call_stack)
+        modes.switched()
 
     def leave(machine: Engine, raised: Signal | None) -> None:
         if before:
-            world = machine.world
-            _switched_back(world, node, depths.pop())
-            world.modes.grad_modes[-1], world.modes.off_at, world.modes.block_calls, world.modes.inference = (
-                before.pop()
-            )
+            modes = machine.world.modes
+            modes.grad_modes[-1], modes.off_at, modes.block_calls, modes.inference, stretch = before.pop()
+            modes.resume(stretch)
 
     return Context(enter, leave, kind)
 
@@ -95,7 +74,7 @@ def grad_mode(mode: Fact, kind: Wrapping, node: ast.AST, inference: bool | None 
 def _no_grad(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if args and is_function(args[0]):
         return Wrapped("no_grad", args[0])
-    return grad_mode("no", "no_grad", node)
+    return grad_mode("no", "no_grad")
 
 
 def _inference_mode(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -103,7 +82,7 @@ def _inference_mode(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> 
     switched = on is False or (
         on is not True and not is_function(on) and not _chosen(torch, on, "inference_mode", node)
     )
-    return grad_mode("yes", "enable_grad", node, False) if switched else grad_mode("no", "no_grad", node, True)
+    return grad_mode("yes", "enable_grad", False) if switched else grad_mode("no", "no_grad", True)
 
 
 def _chosen(torch: Torch, value: Value, text: str, node: ast.AST) -> bool:
@@ -141,20 +120,32 @@ def _has_accelerator(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) ->
 def _set_grad_enabled(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     truth = _chosen(torch, argument(args, kwargs, 0, "mode", True), "set_grad_enabled", node)
     modes = torch.world.modes
-    before = modes.grad_modes[-1], modes.off_at
+    before, stretch = (modes.grad_modes[-1], modes.off_at), modes.stretch
     # Called as a statement it stays in force; as a context manager it is undone on the way out.
     modes.grad_modes[-1] = "yes" if truth and not modes.inference else "no"
     modes.off_at = None if truth else torch.world.position.span(node)
-    depth = _switched_on(torch.world, node)
+    modes.switched(told=not modes.asked or _is_written(node))
 
     def leave(machine: Engine, raised: Signal | None) -> None:
         machine.world.modes.grad_modes[-1], machine.world.modes.off_at = before
-        _switched_back(machine.world, node, depth)
+        machine.world.modes.resume(stretch)
 
     def enter(machine: Engine) -> None:
         machine.world.modes.off_at = None
 
-    return Context(enter, leave, "enable_grad" if truth else "no_grad")
+    return Context(enter, leave, "enable_grad" if truth else "no_grad", at_once=True)
+
+
+def _is_written(node: ast.AST) -> bool:
+    """Return whether a call says by itself what it sets, or by what a text is: nothing else has to be known."""
+    given = written_argument(node, 0) or next((one.value for one in getattr(node, "keywords", ())), None)
+    sides = (given.left, *given.comparators) if type(given) is ast.Compare else ()
+    return type(given) is ast.Constant or any(type(one.value) is str for one in only(sides, ast.Constant))
+
+
+def _is_grad_enabled(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    torch.world.modes.asked = True
+    return torch.world.modes.grad_mode != "no"
 
 
 def _autocast(place: int | None) -> Callable[[Torch, Args, Kwargs, ast.AST], Value]:
@@ -477,9 +468,7 @@ def call_wrapped(torch: Torch, wrapped: Wrapped, args: Args, kwargs: Kwargs, nod
             modes.cut_site = torch.world.position.site(node)
         try:
             with modes.recording("yes" if on and not inference else "no"):
-                depth = _switched_on(torch.world, node)
                 result = torch.machine.call(wrapped.function, args, kwargs, node)
-            _switched_back(torch.world, node, depth)
             if isinstance(result, Generator):
                 # A generator function: each of its steps is taken in that mode.
                 result.run = _in_mode(torch, result.run, "yes" if on else "no")
@@ -539,7 +528,7 @@ def _saved_as_picture(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -
 
 _MODES: dict[Wrapping, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     "no_grad": _no_grad, "inference_mode": _inference_mode,
-    "enable_grad": lambda torch, a, k, n: grad_mode("yes", "enable_grad", n),
+    "enable_grad": lambda torch, a, k, n: grad_mode("yes", "enable_grad"),
 }  # fmt: skip
 _HOMES = ("torch", "torch.autograd", "torch.autograd.grad_mode")
 """The modules that have all of them."""
@@ -610,7 +599,7 @@ FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     "torch.nn.utils.parameters_to_vector": _parameters_to_vector, "torch.save": _nothing,
     "torch.nn.functional.sigmoid": _function("sigmoid"), "torch.nn.functional.tanh": _function("tanh"),
     "torch.is_autocast_enabled": _is_autocast,
-    "torch.is_grad_enabled": lambda torch, a, k, n: torch.world.modes.grad_mode != "no",
+    "torch.is_grad_enabled": _is_grad_enabled,
     "torch.nn.ParameterList": lambda torch, a, k, n: torch.nn.construct("torch.nn.ParameterList", a, k, n),
     "torch.nn.Embedding.from_pretrained": _from_pretrained("torch.nn.Embedding"),
     "torch.nn.EmbeddingBag.from_pretrained": _from_pretrained("torch.nn.EmbeddingBag"),

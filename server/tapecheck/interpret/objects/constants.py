@@ -195,6 +195,7 @@ def _missing(*args: Value) -> None:
 def text_of(machine: Engine, value: Value, node: ast.AST, names: tuple[str, ...] = ("__str__", "__repr__")) -> Value:
     """`str(value)`, or `repr` for the names of that; unknown where the text is."""
     value = concrete(value)
+    machine.operates((value,), node)
     if isinstance(value, Instance):
         for name in names:
             method = machine.find_method(value, name)

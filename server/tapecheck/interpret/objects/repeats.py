@@ -113,7 +113,8 @@ class _Reader:
                 self.made.append(number)
             read = _READ.get(kind)
             if read is not None:
-                found.append((kind, event.at.span, event.at.stack, *read(self, event)))
+                place = () if kind is Switched else (event.at.span, event.at.stack)
+                found.append((kind, *place, *read(self, event)))
             elif self._changes_program(kind, event):
                 return None
         return found
@@ -214,7 +215,7 @@ _READ.register(lambda reader, event: (reader.node(event.leaf), event.source and 
 _READ.register(lambda reader, event: (reader.node(event.of), event.how), GradientRead)
 _READ.register(lambda reader, event: (reader.node(event.node),), GraphRead)
 _READ.register(lambda reader, event: (event.training, reader.nodes(event.leaves)), ModeSet)
-_READ.register(lambda reader, event: (event.on,), Switched)
+_READ.register(lambda reader, event: (event.told,), Switched)
 _READ.register(lambda reader, event: (reader.node(event.node), event.enabled), Scaled)
 _READ.register(lambda reader, event: (event.leaves,), Unscaled)
 _READ.register(lambda reader, event: (event.chosen,), Rescaled)

@@ -80,7 +80,9 @@ def test(machine: Engine, expression: ast.expr, env: Env, node: ast.AST, default
     if isinstance(expression, ast.Compare) and len(expression.ops) > 1:
         return _test_chain(machine, expression, env, node, _default(machine, node, default))
     _keep_defaults(machine, expression, env)
-    value = unknowns.setting(machine, machine.eval(expression, env))
+    given = machine.eval(expression, env)
+    machine.operates((given,), expression)
+    value = unknowns.setting(machine, given)
     answer = known_truth(machine, value)
     if answer is None or (node in machine.world.choices.leaving and _asked_here(machine, expression, value)):
         return _decided(machine, expression, value, env, node, _default(machine, node, default))
@@ -435,6 +437,8 @@ def pairs(machine: Engine, node: ast.Compare, env: Env) -> Iterator[tuple[ast.ex
 
 def compare(machine: Engine, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:
     given, left, right = (left, right), unknowns.setting(machine, left), unknowns.setting(machine, right)
+    if type(op) not in _IDENTITY:
+        machine.operates(given, node)
     if type(op) in _RELATIONS:
         test = _relation(machine, op, left, right)
         if type(test) is Unknown and type(op) in _IDENTITY and Lib in map(type, given):

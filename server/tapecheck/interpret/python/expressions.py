@@ -244,6 +244,7 @@ def _under_other_keys(passed: Sequence[Dict]) -> Unknown:
 
 def _spread(machine: Engine, value: Value, argument: ast.Starred) -> tuple[Sequence[Value], bool]:
     """Return what `*value` passes, and whether that is all; the value itself where nothing is known of it."""
+    machine.operates((value,), argument)
     items = behaviour(value).known_items(machine, argument)
     if items is not None:
         return items, True
@@ -278,6 +279,7 @@ def _super(machine: Engine, node: ast.Call, env: Env) -> Value:
 def _bin_op(machine: Engine, node: ast.BinOp, env: Env) -> Value:
     left, right = machine.eval(node.left, env), machine.eval(node.right, env)
     raising.of_division(machine, node.op, right)
+    machine.operates((left, right), node)
     return drawn_from(binary(machine, node.op, left, right, node), (left, right))
 
 
@@ -343,6 +345,7 @@ def written(machine: Engine, node: ast.expr, env: Env) -> Value:
 
 
 def augment(machine: Engine, node: ast.AugAssign, current: Value, value: Value) -> Value:
+    machine.operates((current, value), node)
     if isinstance(current, Tensor):
         return machine.library.augmented(type(node.op).__name__, current, value, node)
     if algebra.augment(machine, node.op, current, value, node):
@@ -375,6 +378,7 @@ def _unary_op(machine: Engine, node: ast.UnaryOp, env: Env) -> Value:
     value = concrete(machine.eval(node.operand, env))
     if type(node.op) is ast.Not:
         return _not(machine, value)
+    machine.operates((value,), node)
     return behaviour(value).unary(machine, type(node.op).__name__, node)
 
 
@@ -450,6 +454,7 @@ def _elements(
     for node in nodes:
         if isinstance(node, ast.Starred):
             value = machine.eval(node.value, env)
+            machine.operates((value,), node)
             known = behaviour(value).known_items(machine, node)
             if known is None and machine.takes_nothing(node):
                 continue

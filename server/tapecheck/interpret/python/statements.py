@@ -183,11 +183,13 @@ def _guarded_by(machine: Engine, manager: Value, env: Env) -> list[Guarded]:
 
 def enter(machine: Engine, manager: Value, node: ast.AST) -> Value:
     """Enter a context; answers what `as` binds."""
+    machine.operates((manager,), node)
     return behaviour(manager).entered(machine, node)
 
 
 def leave(machine: Engine, manager: Value, node: ast.AST, raised: Signal | None = None) -> bool:
     """Leave a context that was entered; answers whether it swallows the exception its block ended in."""
+    machine.operates((manager,), node)
     return behaviour(manager).left(machine, raised, node)
 
 
@@ -403,9 +405,12 @@ def _delete(machine: Engine, node: ast.Delete, env: Env) -> None:
             case ast.Tuple(elts=targets) | ast.List(elts=targets):
                 _delete(machine, ast.Delete(targets), env)
             case ast.Attribute(value=value, attr=name):
-                behaviour(machine.eval(value, env)).delete_attribute(machine, name, node)
+                owner = machine.eval(value, env)
+                machine.operates((owner,), target)
+                behaviour(owner).delete_attribute(machine, name, node)
             case ast.Subscript(value=value, slice=place):
                 owner = machine.eval(value, env)
+                machine.operates((owner,), target)
                 behaviour(owner).delete_item(machine, machine.eval(place, env), target)
 
 

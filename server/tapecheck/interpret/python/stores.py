@@ -77,6 +77,7 @@ def _starred(machine: Engine, target: ast.Starred, value: Value, env: Env, state
 def _unpack(machine: Engine, target: ast.Tuple | ast.List, value: Value, env: Env, statement: ast.AST) -> None:
     targets = target.elts
     star = next((i for i, target in enumerate(targets) if isinstance(target, ast.Starred)), None)
+    machine.operates((value,), statement)
     values = behaviour(value).known_items(machine, statement)
     if values is None:
         values = containers.guessed_parts(machine, value, len(targets), star, statement)
@@ -167,6 +168,7 @@ def home_of(machine: Engine, name: str, env: Env) -> Env:
 def set_attribute(machine: Engine, owner: Value, name: str, value: Value, node: ast.AST) -> None:
     machine.world.stores.attributes += 1
     machine.library.stored(owner, value, node)
+    machine.operates((owner,), node)
     behaviour(owner).set_attribute(machine, name, value, node)
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from tapecheck.interpret.state.compiling import Compiling
 from tapecheck.interpret.state.wrapping import Wrapping
-from tapecheck.tape import Fact, Site, Span
+from tapecheck.tape import Fact, Site, Span, Switched
 
 
 class Modes:
     """The modes in force."""
 
-    def __init__(self) -> None:
+    def __init__(self, note: Callable[[Switched], object] = lambda stretch: None) -> None:
+        self._note = note
         self.grad_modes: list[Fact] = ["yes"]
         """Whether operations are recorded, innermost block last."""
         self.inference = False
@@ -48,10 +49,12 @@ class Modes:
         """What was noted of models that are wrapped for several processes."""
         self.compiling = Compiling()
         """What was noted of models and functions that are compiled."""
-        self.switched: list[int] = []
-        """Where the program itself has switched recording on and that is in force, by the numbers of the events."""
-        self.switches = 0
+        self.stretch = Switched(0, True)
+        """Where the program itself has set the grad mode that is in force."""
+        self.stretches = 0
         """How often it has."""
+        self.asked = False
+        """Whether the program has asked for the grad mode: what it sets later may be the one that it was told."""
         self.settings = 0
         """How often something was called that may change what torch does everywhere."""
 
@@ -66,12 +69,26 @@ class Modes:
     def grad_mode(self) -> Fact:
         return self.grad_modes[-1]
 
+    def switched(self, *, told: bool = True) -> None:
+        """Note that the program has set the grad mode itself, if recording is on; `told` where it is in any case."""
+        if self.grad_mode == "yes":
+            self.stretches += 1
+            self.resume(Switched(self.stretches, told))
+
+    def resume(self, stretch: Switched) -> None:
+        """Note that the grad mode is again as it was set there."""
+        if stretch is not self.stretch:
+            self.stretch = stretch
+            self._note(stretch)
+
     @contextmanager
     def recording(self, mode: Fact) -> Iterator[None]:
         """Record operations as a mode says; what is switched within and not switched back ends with it."""
-        depth = len(self.grad_modes)
+        depth, stretch = len(self.grad_modes), self.stretch
         self.grad_modes.append(mode)
+        self.switched()
         try:
             yield
         finally:
             del self.grad_modes[depth:]
+            self.resume(stretch)

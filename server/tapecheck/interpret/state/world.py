@@ -84,7 +84,7 @@ class World:
         self.budget = Budget(budget, cancelled)
         self.writer = TapeWriter()
         self.position = Position()
-        self.modes = Modes()
+        self.modes = Modes(self.writer.emit)
         self.graph = GraphBuilder(self.writer, self.position, self.modes)
         self.loops = Loops(self.writer, self.position, self.modes)
         self.calls = Calls()

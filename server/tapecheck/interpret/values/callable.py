@@ -162,6 +162,8 @@ class Native(BaseValue):
         return ("method", self.name, Identity(self.receiver)) if self.is_one() else BaseValue.as_key(self, left)
 
     def called(self, machine: Interpreter, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        if self.receiver is None:
+            machine.operates((*args, *kwargs.values()), node)
         try:
             result = self.call(machine, args, kwargs, node)
             return drawn_from(result, (self.receiver, *args, *kwargs.values()))
@@ -308,6 +310,8 @@ class Context(BaseValue):
     swallows: frozenset[str] = frozenset()
     """The names of the classes of exceptions that it is there to swallow: the program looks out for these inside."""
     switches: bool = True
+    at_once: bool = False
+    """Whether it is in force from where it is made: as a decorator it is undone again."""
 
     @classmethod
     def giving(cls, value: Value) -> Context:
@@ -330,4 +334,6 @@ class Context(BaseValue):
     def decorates(self, machine: Interpreter, function: Value, node: ast.AST) -> Value:
         if self.decorate is None:
             return BaseValue.decorates(self, machine, function, node)
+        if self.at_once:
+            self.leave(machine, None)
         return Wrapped(self.decorate, function)
