@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 from tapecheck import torchfacts
 from tapecheck.interpret import (
     HEADROOM,
+    Claim,
     CutShort,
     Explored,
     Group,
@@ -327,12 +328,12 @@ class _Judges:
         """Return the lines that findings over tapes rest on, of the rules that other tapes can make certain."""
         return resting_on(self.findings(tapes, [rule.code for rule in self._rules if not rule.stands_alone]))
 
-    def lacks(self, tapes: Sequence[Tape]) -> Iterator[bool]:
-        """Yield for each finding over some of a run's tapes whether it is that something never comes."""
+    def lacks(self, tapes: Sequence[Tape]) -> Iterator[Claim]:
+        """Yield what each finding over some of a run's tapes claims that other ways may disprove."""
         # What stays as it is does so for all that two conditions do; what never comes may come by that.
         for rule in self._rules:
-            if rule.unfinished:
-                yield from (one.certain for one in self.findings(tapes, [rule.code]))
+            for one in self.findings(tapes, [rule.code]) if rule.unfinished else ():
+                yield ("never" if rule.of_absence else "certain") if one.certain else "possible"
 
     def sure(self, tapes: Sequence[Tape]) -> frozenset[Key]:
         """Return what tells the findings over tapes that are certain."""

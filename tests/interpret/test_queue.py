@@ -20,7 +20,7 @@ def _ways(lines: range) -> dict[Place, Way]:
 @pytest.mark.parametrize("count", [0, 1, 3, 12])
 def test_loops_that_may_be_passed_by_take_no_place_of_two_conditions(count: int) -> None:
     """What is said never to come may take two conditions: however many lists of unknown length a program fills."""
-    queue = Queue(Wanted(None, lacks=lambda tapes: iter([True])))
+    queue = Queue(Wanted(None, lacks=lambda tapes: iter(["never"])))
     queue.wanted.look([])
     conditions, loops = _ways(range(1, 7)), _ways(range(100, 100 + count))
     queue.note(conditions.values(), (), loops.values(), (), {})

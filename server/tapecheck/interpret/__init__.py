@@ -9,11 +9,13 @@ from tapecheck.interpret.explore.memory import Group, Starts
 from tapecheck.interpret.explore.program import interpret
 from tapecheck.interpret.explore.results import Condition, CutShort, Explored, Interpretation, Outcome
 from tapecheck.interpret.explore.training import Reach, reach_of, trainers_of
+from tapecheck.interpret.explore.wanted import Claim
 from tapecheck.interpret.state import Cancelled
 
 __all__ = [
     "HEADROOM",
     "Cancelled",
+    "Claim",
     "Condition",
     "CutShort",
     "Explored",

@@ -303,7 +303,7 @@ class Exploration:
     def _combine(self) -> None:
         """Try further answers together where a test asks for what they choose: see `combined`."""
         choosing = self.queue.choosing
-        if len(choosing) < limits.FEWEST_COMBINED or not self.wanted.compares or not self.wanted.claiming:
+        if len(choosing) < limits.FEWEST_COMBINED or not self.wanted.compares or not self.wanted.certain:
             return
         for number in range(limits.MOST_MORE_COMBINED + 1):
             untaken = self.combined.untaken(self._modules, choosing)
@@ -321,7 +321,7 @@ class Exploration:
         these are too many, it may come by those that are left.
         """
         choosing = self.queue.choosing
-        if len(choosing) < limits.FEWEST_COMBINED or not self.wanted.compares or not self.wanted.claiming:
+        if len(choosing) < limits.FEWEST_COMBINED or not self.wanted.compares or not self.wanted.certain:
             return
         for acting in self.combined.acting(self._modules, self.called, choosing):
             for patterns in self._combinations(acting):

@@ -51,8 +51,8 @@ def interpret(
             editor shows and has not saved.
         ask: the lines (file and number) that verdicts over some tapes rest on. Conditions that can only change how
             certain a verdict is are explored where one rests on them; without `ask`, wherever one could.
-        lacks: whether a verdict over some tapes is that something never comes. Once nothing else is left, the other
-            answers to such conditions are tried as well, any of which could bring it.
+        lacks: what each verdict over some tapes claims, such as that something never comes. Once nothing else is left,
+            the other answers to such conditions are tried as well, any of which could bring it.
         compare: what tells the verdicts over some tapes from those over others. Conditions that are too many to be
             tried one by one are tried together, as long as that changes none.
         sure: what tells the certain verdicts over some tapes: lengths that they may hang on are tried otherwise.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from typing import Literal
 
 from tapecheck.interpret.explore.results import Explored
 from tapecheck.interpret.explore.stakes import Stake, Watched
@@ -13,10 +14,12 @@ Lines = set[tuple[str, int]]
 """Lines of files, by path and number."""
 Ask = Callable[[Sequence[Tape]], Lines]
 """What gives the lines that the findings over some tapes rest on."""
-Lacks = Callable[[Sequence[Tape]], Iterator[bool]]
-"""What gives each finding over some tapes that further ways may disprove: whether it is certain that something never
-comes.
+Claim = Literal["never", "certain", "possible"]
+"""What a finding that further ways may disprove says: that something never comes, for certain, anything else that is
+certain, or what is only possible.
 """
+Lacks = Callable[[Sequence[Tape]], Iterator[Claim]]
+"""What gives the claim of each finding over some tapes that further ways may disprove."""
 Sure = Callable[[Sequence[Tape]], Set[Hashable]]
 """What tells the findings over some tapes that are certain."""
 Spoils = Callable[[Sequence[Tape], Tape], bool]
@@ -65,9 +68,14 @@ class Wanted:
     @property
     def claiming(self) -> bool:
         """Whether one says so for certain."""
-        return self.lacking and any(self._lacks())
+        return self.lacking and "never" in self._lacks()
 
-    def _lacks(self) -> Iterator[bool]:
+    @property
+    def certain(self) -> bool:
+        """Whether anything that further ways may disprove is certain."""
+        return self.lacking and not {"never", "certain"}.isdisjoint(self._lacks())
+
+    def _lacks(self) -> Iterator[Claim]:
         return self.lacks(self._tapes) if self.lacks is not None else iter(())
 
     @property
