@@ -563,7 +563,7 @@ class Exploration:
         if not _judged(world):
             # No graph and nothing that a rule reads: another path must make one, or be a mode of a script that does.
             wanted = Effect.BEGIN if self.entry is not None else Effect.BEGIN | Effect.COLLECT
-            ways = [one for one in ways if run.watcher.does(one.turned, wanted)]
+            ways = [one for one in ways if run.watcher.does(one.turned, wanted) or self._is_mode(one, run)]
         fresh = self.turns.meet(world.choices.asked)
         # The module has a start of its own, which tries what its conditions lead to.
         ways = [one for one in ways if one.turned not in run.before]
@@ -574,6 +574,10 @@ class Exploration:
             # this way comes to (the second half of an `or`, an `elif`).
             ways = [one for one in ways if one.turned in fresh]
         return ways
+
+    def _is_mode(self, way: Way, run: Run) -> bool:
+        """Whether a way answers otherwise what a script does, which builds graphs there for nothing, perhaps."""
+        return self.entry is None and way.turned is not None and run.watcher.stake(way.turned) is Stake.ONCE
 
     def goes_on_in(self, further: Exploration) -> None:
         """Explore what another exploration of the start looks at besides; its internal errors are this one's, too."""
