@@ -349,7 +349,7 @@ class Exploration:
             yield from self._combinations(Untaken(acting.at, (*acting.chosen_by, *acting.growing)))
 
     def _settles(self, patterns: Patterns) -> bool:
-        """Try some answers together; return whether nothing is said never to come for certain since then."""
+        """Try some answers together; return whether nothing is certain since then that others may disprove."""
         run = self._run_way(Way(Policy(dict(patterns), self.by_default), together=True))
         self._note_answers(run)
         tape = self._probed(run)
@@ -358,7 +358,7 @@ class Exploration:
             return False
         self.found.tapes.append(tape)
         self.wanted.look(self.found.tapes)
-        return not self.wanted.claiming
+        return not self.wanted.certain
 
     def _note_answers(self, run: Run) -> None:
         """Note the answers of a way that speaks for itself: of those that are only probed others are run."""

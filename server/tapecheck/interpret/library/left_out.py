@@ -29,7 +29,7 @@ def given_whole(torch: Torch, params: Iterable[Tensor]) -> list[Instance]:
     given = {id(tensor) for tensor in params}
     found = []
     for owner, asked in list(torch.nn.asked.values())[-limits.MOST_MODULES :]:
-        every = [tensor for _, tensor in torch.nn.named_parameters(owner)]
+        every = _parameters(torch, owner)
         own = {id(tensor) for tensor in every}
         replaced = any(id(tensor) not in own for tensor in asked)
         if _all_given(every, given) or (replaced and _all_given(asked, given)):

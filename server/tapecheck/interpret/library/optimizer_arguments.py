@@ -1,4 +1,4 @@
-"""What torch's optimizers take as parameters, and what they raise a TypeError of."""
+"""What torch's optimizers take as parameters, and what they raise of anything else."""
 
 from __future__ import annotations
 
