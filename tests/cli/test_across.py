@@ -234,11 +234,11 @@ for x, y in batches:
     optimizer.step()
 """
 EVALUATE = """\
+import torch
 from net import Net
-from unseen import batches
 
 net = Net()
-for x, _ in batches:
+for x in torch.ones(3, 2, 3):
     print(net.scores(x).argmax(1))
 """
 UNSEEN = "import torch\n\nbatches = [(torch.ones(2, 3), torch.ones(2, 3)) for _ in range(3)]\n"

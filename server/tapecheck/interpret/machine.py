@@ -220,11 +220,14 @@ class Machine:
 
     def operates(self, values: Iterable[Value], node: ast.AST) -> None:
         """Note that Python runs what the classes of some values say, where these are not visible."""
-        for value in values:
+        asked, streams = list(values), set[int]()
+        for value in asked:
             if type(value) is Unknown or type(value) is Lib:
                 self.library.runs_unseen(value, node)
-            elif type(value) is Stream:
-                self.operates((*value.over, *value.sources), node)
+            elif type(value) is Stream and id(value) not in streams:
+                # Each once, however many ways lead to it: `zip(pairs, pairs)` of what is such a one itself.
+                streams.add(id(value))
+                asked += (*value.over, *value.sources)
 
     def get_attribute(self, owner: Value, name: str, node: ast.AST) -> Value:
         if type(owner) is Unknown:

@@ -131,6 +131,8 @@ class Libraries:
         self.world: World = engine.world
         self.torch = torch = Torch(engine)
         self._imported: set[str] = set()
+        self._read: set[tuple[str, int]] = set()
+        """What operations have run code of, by its name and the stretch of recording that it was in."""
         # What tensors and unknown values do is asked at every step: torch's own methods, not ways to them.
         self.requires = torch.requires
         self.tensor_attribute = torch.tensor_attribute
@@ -246,12 +248,20 @@ class Libraries:
 
     def runs_unseen(self, value: Value, node: ast.AST) -> None:
         """Note that an operation may run code of a value that is not visible, which is taken to leave recording on."""
+        name = self._may_switch(value)
+        # What has left recording on when it was read first leaves it on when it is read again.
+        read = name, self.world.modes.stretch.number
+        if name and read not in self._read:
+            self._read.add(read)
+            visible.leaves_recording_on(self.torch, name, node)
+
+    def _may_switch(self, value: Value) -> str:
+        """Return the name of a value whose code is not visible and may switch recording off; an empty one of others."""
         if type(value) is Unknown and _is_known(value):
-            return
+            return ""
         name = self._unseen(value)
         # That of an element, `shape[...]`, is no path.
-        if name and ("[...]" not in name or self.hides(name.replace("[...]", ""))):
-            visible.leaves_recording_on(self.torch, name, node)
+        return name if "[...]" not in name or self.hides(name.replace("[...]", "")) else ""
 
     def imported(self, path: str, node: ast.AST) -> None:
         """Note that a module is run that is not visible; what is imported before anything else leaves recording on."""
@@ -263,7 +273,8 @@ class Libraries:
 
     def trusted_decorator(self, decorator: Value, function: Value, node: ast.AST) -> None:
         """Note that a decorator which is not visible is taken to call the function that it is given."""
-        self.runs_unseen(decorator, node)
+        if name := self._may_switch(decorator):
+            visible.leaves_recording_on(self.torch, name, node)
         path = path_of(decorator) or getattr(decorator, "name", "")
         decorated = function_of(function)
         if decorated is not None and not visible.decorator_modelled(path):
