@@ -164,7 +164,9 @@ class Libraries:
         """Call a function or class of a library by its dotted path."""
         torch = self.torch
         wrappers.collective(torch, path, args, node)
-        self.engine.operates((*args, *kwargs.values()), node)
+        if path.partition(".")[0] != "torch":
+            # Torch asks of what it is given whether it is a tensor, a size, a device: no code of classes.
+            self.engine.operates((*args, *kwargs.values()), node)
         known = FUNCTIONS.get(path)
         if known is not None:
             return known(torch, args, kwargs, node)
