@@ -174,3 +174,52 @@ def test_the_line_that_keeps_is_told(name: str) -> None:
     marked = [number for number, line in enumerate(text.splitlines(), 1) if line.endswith("# kept")]
     found = [(one.code, one.span.line) for one in check(from_text(text, "program.py")).findings]
     assert found == [("TAPE201", line) for line in marked]
+
+
+HOMES = {
+    "an object": "class Box:\n    pass\nhome = Box()\n",
+    "a module": "class Box(nn.Module):\n    pass\nhome = Box()\n",
+    "a layer": "home = nn.Linear(2, 2)\n",
+    "a layer within": "whole = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))\nhome = whole[1]\n",
+    "a copy": "import copy\nhome = copy.deepcopy(nn.BatchNorm1d(2))\n",
+    "a container": "home = nn.Sequential(nn.Linear(2, 2))\n",
+}
+STORED = {
+    "added up": ("home.total = 0", "home.total = home.total + loss"),
+    "added to": ("home.total = torch.zeros(())", "home.total += loss"),
+    "in a list": ("home.all = []", "home.all.append(loss)"),
+    "in a list, later": ("home.all = 0\nhome.all = list()", "home.all.append(loss)"),
+    "in a buffer": ("home.register_buffer('total', torch.zeros(()))", "home.total = home.total + loss"),
+    "into a buffer": ("home.register_buffer('total', torch.zeros(()))", "home.total += loss"),
+    "under a name": ("home.total = 0", "setattr(home, 'total', home.total + loss)"),
+    "in its dict": ("home.__dict__['total'] = 0", "home.__dict__['total'] = home.__dict__['total'] + loss"),
+}
+LOOP = """
+import torch
+from torch import nn
+net = nn.Linear(2, 1)
+other = nn.Conv2d(1, 1, 1)
+HOME
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(100):
+    loss = net(torch.randn(4, 2)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    BESIDE
+    AGAIN
+"""
+BESIDE = ("", "other.first = step", "other.first = loss.item()", "other.first = other.second = torch.ones(2)")
+
+
+@pytest.mark.parametrize("beside", BESIDE)
+@pytest.mark.parametrize("stored", STORED)
+@pytest.mark.parametrize("home", HOMES)
+def test_what_is_kept_is_found_in_whatever_holds_it(home: str, stored: str, beside: str) -> None:
+    if "buffer" in stored and home == "an object":
+        return
+    first, again = STORED[stored]
+    program = (
+        LOOP.replace("HOME\n", HOMES[home] + first + "\n").replace("BESIDE", beside or "pass").replace("AGAIN", again)
+    )
+    assert "TAPE201" in {finding.code for finding in check(from_text(program, "kept.py")).findings}

@@ -97,7 +97,7 @@ def take_after(made: Instance, source: Instance) -> None:
     layer = source.layer
     if layer is not None:
         made.layer = dataclasses.replace(
-            layer, named=False, path="", top=None,
+            layer, named=False, home=None,
             parameters=set(layer.parameters), buffers=set(layer.buffers),
         )  # fmt: skip
     made.hooks = source.hooks

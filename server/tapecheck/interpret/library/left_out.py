@@ -112,7 +112,7 @@ def _tell_of_thawed(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
 
 def _tell_of_module(torch: Torch, state: OptimizerState, owner: Instance, registered: set[int], node: ast.AST) -> None:
     """Tell which leaves of a module that an optimizer was given whole it does not have."""
-    top = owner.layer.top if owner.layer is not None else None
+    home = owner.layer.home if owner.layer is not None else None
     later: list[int] = []
     early: list[int] = []
     thawed: list[int] = []
@@ -126,10 +126,10 @@ def _tell_of_module(torch: Torch, state: OptimizerState, owner: Instance, regist
         came = early if id(tensor) in state.passed_over else later
         found = came if id(tensor) in registered else unregistered.setdefault(holder, [])
         found.append(tensor.node)
-        if owner.layer is not None and top is not None and torch.nn.named_by.get(tensor.node) is not top:
+        if home is not None and torch.nn.named_by.get(tensor.node) is not home.top:
             # It came into the module when that had its name already.
-            torch.nn.named_by[tensor.node] = top
-            tensor.name = f"{owner.layer.path}.{path}"
+            torch.nn.named_by[tensor.node] = home.top
+            tensor.name = f"{home.path}.{path}"
             torch.world.writer.emit(Named(tensor.node, tensor.name))
     _tell(torch, state, node, later, True, True)
     _tell(torch, state, node, early, True, True, listed=True)

@@ -40,6 +40,7 @@ from tapecheck.interpret.values import (
     Bound,
     Dict,
     Function,
+    Home,
     Instance,
     Kwargs,
     Layer,
@@ -168,8 +169,10 @@ class Modules:
                 owner.attrs[parameter] = self._parameter(name, parameter, layer.given, node)
         if fact is not None and flags.get("track_running_stats") is not False:
             for buffer in fact.buffers:
-                owner.attrs[buffer] = self.world.graph.data(buffer)
+                owner.attrs[buffer] = made = self.world.graph.data(buffer)
+                made.note(Mark.BUFFER)
                 layer.buffers.add(buffer)
+        layer.attributes = len(owner.attrs)
 
     def _note_given(self, layer: Layer, fact: ModuleFact | None, args: Args, kwargs: Kwargs) -> None:
         """Note what a layer is made with, and which of its facts hold for that."""
@@ -242,14 +245,14 @@ class Modules:
         A part of a module that has been named has its name from there, whichever loop or variable it goes through, and
         so has what was stored `within` one that has its name already, as a new head is.
         """
-        if within is not None and within.layer is not None and within.layer.path:
-            name = f"{within.layer.path}.{name}"
+        if within is not None and within.layer is not None and within.layer.home is not None:
+            name = f"{within.layer.home.path}.{name}"
         layer = layer_of(owner)
-        if layer.named or (layer.top is not None and layer.top is not owner):
+        if layer.named or (layer.home is not None and layer.home.top is not owner):
             return
         layer.named = True
         for path, module in self.modules(owner, name):
-            layer_of(module).path, layer_of(module).top = path, owner
+            layer_of(module).home = Home(owner, path)
         for path, tensor in self.named_parameters(owner, f"{name}."):
             tensor.name = path
             if tensor.node is not None:

@@ -355,6 +355,7 @@ class _Call:
             if value.trust.returned and value.node is None and value.itself() is value:
                 made = unknowns.made_since(value, len(self.world.writer.ledger.traversals)) is True
                 value.stands_at(self.world.graph.unknown_graph(value.name, self.node, "may", made=made))
+                self.world.stores.kept += 1
 
     def _dtype(self) -> str:
         """Return the kind of numbers in the result: "int" only where no other are possible."""
@@ -492,8 +493,9 @@ class _Call:
     def _move_to(self, target: Tensor | Unknown, built: Tensor) -> None:
         """Have what is changed in place stand at the end of the graph that was built."""
         if isinstance(target, Unknown):
+            if target.node is None:
+                self.world.stores.kept += 1
             target.node, target.oldest = built.node, built.oldest
-            self.world.stores.kept += 1
         elif self.fact.name in _VIEW_IN_PLACE:
             # The tensor alone looks at its memory in another way: what it is a view of stays as it is.
             _adopt(self.torch, target, built)
@@ -545,9 +547,11 @@ def rebase(torch: Torch, target: Tensor, built: Tensor, node: ast.AST) -> None:
 
 
 def _adopt(torch: Torch, tensor: Tensor, built: Tensor) -> None:
-    torch.world.graph.leaves_changed = torch.world.graph.leaves_changed or tensor.is_leaf or tensor.node is None
+    of_layer = tensor.is_leaf or tensor.parameter or tensor.noted(Mark.BUFFER) is not None
+    torch.world.graph.leaves_changed = torch.world.graph.leaves_changed or of_layer
+    if tensor.node is None or tensor.is_leaf:
+        torch.world.stores.kept += 1
     tensor.node, tensor.graph, tensor.oldest = built.node, built.graph, built.oldest
-    torch.world.stores.kept += 1
     tensor.is_leaf = False
 
 

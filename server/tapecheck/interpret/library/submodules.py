@@ -189,7 +189,7 @@ def _set(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: as
     # Which entry an unknown key replaces, nobody knows.
     layer.more = layer.more or isinstance(key, Unknown)
     owner.attrs[str(key)] = value
-    if layer.path and is_module(value):
+    if layer.home is not None and is_module(value):
         modules.name_parameters(value, str(key), owner)
     return None
 

@@ -310,8 +310,7 @@ class _Scan:
         if value.quiet == self.world.stores.kept:
             return True
         # A layer of the library holds leaves only, as long as none was changed in place.
-        layer = value.layer is not None and value.cls is None and not value.layer.container
-        return bool(layer and not self.world.graph.leaves_changed)
+        return value.as_made and not self.world.graph.leaves_changed
 
     def instance(self, value: Instance, path: str) -> bool:
         quiet = True

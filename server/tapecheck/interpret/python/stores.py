@@ -204,9 +204,27 @@ def take_attributes(machine: Engine, owner: Instance, value: Dict) -> None:
         value.items = namespaces.Attributes(owner)
 
 
+def _may_bring_graph(value: Value) -> bool:
+    """Return whether an object that gets a value may hold a graph from then on that it did not hold before."""
+    match value:
+        case Tensor() | Unknown():
+            return value.node is not None and not value.is_leaf
+        case Instance():
+            return not value.as_made
+    return type(value) not in INERT
+
+
+def _note_stored(machine: Engine, owner: Instance, value: Value) -> None:
+    """Note that an object gets a value which nothing had looked for graphs in."""
+    if _may_bring_graph(value) or machine.world.graph.leaves_changed:
+        machine.world.stores.kept += 1
+    if owner.layer is not None and can_hold(value):
+        owner.layer.attributes = -1
+
+
 def store_attribute(machine: Engine, owner: Instance, name: str, value: Value, node: ast.AST) -> None:
     """Set an attribute as `object.__setattr__` does."""
-    machine.world.stores.kept += 1
+    _note_stored(machine, owner, value)
     if name == "__dict__" and isinstance(held := unwrapped(value), Dict):
         take_attributes(machine, owner, held)
         return

@@ -65,6 +65,7 @@ from tapecheck.interpret.values.callable import (
 from tapecheck.interpret.values.constant import PythonValue
 from tapecheck.interpret.values.generator import OPEN, Extent, Generator
 from tapecheck.interpret.values.instance import (
+    Home,
     Instance,
     Layer,
     Super,
@@ -186,6 +187,7 @@ __all__ = [
     "Field",
     "Function",
     "Generator",
+    "Home",
     "Instance",
     "Interpreter",
     "Kept",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import ClassVar, TypeGuard
+from typing import ClassVar, NamedTuple, TypeGuard
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.values.base import (
@@ -36,6 +36,13 @@ from tapecheck.torchfacts import ModuleFact, classes
 _UNARY = {"USub": "__neg__", "UAdd": "__pos__", "Invert": "__invert__"}
 
 
+class Home(NamedTuple):
+    """A module `top` that another one is in, and how the program comes to that ("model.encoder")."""
+
+    top: Instance
+    path: str
+
+
 @dataclass(slots=True)
 class Layer:
     """What torch.nn keeps in a module.
@@ -43,8 +50,8 @@ class Layer:
     `container` is the class of a container of modules, `more` says that it may hold further ones. `fact` is what
     torch does in its forward for `kinds`, the kinds of the arguments `given` to the constructor; `narrowed` the same
     for single calls. `parametrized` are the weights that are computed anew, and how. `named` says that its parameters
-    have their names, `path` is how the program comes to it from the module `top`, which was named last with it in it
-    ("model.encoder"), `wrapped` that a framework wraps it, `optimizers` is what Lightning made of its configuration.
+    have their names, `home` what was named last with it in it, `wrapped` that a framework wraps it, `optimizers` is
+    what Lightning made of its configuration.
     """
 
     container: str = ""
@@ -55,14 +62,15 @@ class Layer:
     narrowed: dict[Hashable, ModuleFact] = field(default_factory=dict)
     parametrized: dict[str, Value] = field(default_factory=dict)
     named: bool = False
-    path: str = ""
-    top: Instance | None = None
+    home: Home | None = None
     wrapped: bool = False
     optimizers: Value = None
     parameters: set[str] = field(default_factory=set)
     """The names under which `_parameters` was given a tensor, which need be no `Parameter` then."""
     buffers: set[str] = field(default_factory=set)
     """The names that were registered as buffers, whatever stands under them."""
+    attributes: int = 0
+    """How many attributes the constructor of a layer of torch's gave it, -1 once another was stored."""
     added: tuple[str, ...] = ()
     """Classes of libraries that a call has put in front of its own, as `fully_shard` does."""
 
@@ -109,6 +117,12 @@ class Instance(BaseValue):
         """Of data: the code that is not visible which was given it, and may have changed how much it is."""
         self.raised: Signal | None = None
         """Of a context manager that is being left: the exception that its block ended in."""
+
+    @property
+    def as_made(self) -> bool:
+        """Whether it is a layer of torch's with those attributes that its constructor gave it, and no other."""
+        layer = self.layer
+        return layer is not None and self.cls is None and layer.attributes == len(self.attrs)
 
     def __repr__(self) -> str:
         return f"<{self.cls.name if self.cls else self.lib} object>"

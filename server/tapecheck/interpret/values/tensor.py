@@ -100,6 +100,8 @@ class Mark(Enum):
     # Enum's own is worked out from the name, each time.
     __hash__ = object.__hash__
 
+    BUFFER = "buffer"
+    """A buffer that a layer of torch's was made with."""
     COPY_OF_GRADIENT = "copy of gradient"
     """The leaf whose gradient it is as large as."""
     DATA_OF = "data of"
