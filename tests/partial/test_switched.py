@@ -6,12 +6,14 @@ A finding that is certain is one of every completion; where recording is on in a
 from __future__ import annotations
 
 import contextlib
+import importlib.abc
+import importlib.machinery
 import io
 import itertools
 import random
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -26,6 +28,8 @@ HIDDEN = (
     "next(hidden.run{n})",
     "@hidden.run{n}\ndef f{n}():\n    pass",
     "made{n} = hidden.run{n}()",
+    "import late{n}",
+    "def load{n}():\n    from late{n}.part import one\n\nload{n}()",
     "for _ in hidden.run{n}:\n    pass",
     "with hidden.run{n}:\n    pass",
     "with torch.enable_grad():\n    with hidden.run{n}:\n        net(x)",
@@ -84,6 +88,7 @@ USED = {
     "TAPE201": "for _ in range(5):\n    kept.append(net(x))",
     "TAPE302": "for _ in range(5):\n    total += net(x).sum().item()",
 }
+META = [*sys.meta_path]
 HEAD = """import functools, threading, torch, hidden
 
 net, x, kept, total = torch.nn.Linear(2, 1), torch.ones(2), [], 0.0
@@ -131,6 +136,21 @@ class _Run:
         return 1
 
 
+class _Late(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds hidden modules that run hidden code when they are imported, once."""
+
+    def __init__(self, answers: Sequence[bool]) -> None:
+        self.answers = answers
+
+    def find_spec(self, name: str, *given: Any) -> importlib.machinery.ModuleSpec | None:
+        return importlib.machinery.ModuleSpec(name, self, is_package=True) if name.startswith("late") else None
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        vars(module)["one"] = 1
+        if "." not in module.__name__:
+            _Run(self.answers[int(module.__name__[4:])])()
+
+
 def _indented(text: str) -> str:
     return "".join(f"    {line}\n" for line in text.splitlines())
 
@@ -155,6 +175,9 @@ def _modes(program: str, hidden: int, monkeypatch: pytest.MonkeyPatch) -> list[b
         module = types.ModuleType("hidden")
         vars(module).update({f"run{n}": _Run(answer) for n, answer in enumerate(answers)})
         monkeypatch.setitem(sys.modules, "hidden", module)
+        for name in [name for name in sys.modules if name.startswith("late")]:
+            monkeypatch.delitem(sys.modules, name)
+        monkeypatch.setattr(sys, "meta_path", [_Late(answers), *META])
         noted: list[bool] = []
         # A backward that finds no graph ends the program.
         quiet = contextlib.redirect_stdout(io.StringIO())
@@ -178,8 +201,16 @@ def test_what_is_certain_is_recorded_whatever_hidden_code_does(code: str, monkey
     assert told > on / 2
 
 
-@pytest.mark.parametrize(("late", "certain"), [("", True), ("import elsewhere", False), ("import hidden.more", True)])
+@pytest.mark.parametrize(("late", "certain"), [("", True), ("import elsewhere", False), ("import hidden.more", True), ("from . import elsewhere", False)])
 def test_a_module_that_is_first_imported_later_on_may_switch_recording_off(late: str, certain: bool) -> None:
     program = f"{HEAD}net(x).sum().backward()\n{late}\nprint(net(x).numpy())\n"
     (one,) = check(from_text(program, "train.py")).findings
+    assert (one.code, one.certain) == ("TAPE106", certain)
+
+
+@pytest.mark.parametrize(
+    ("first", "certain"), [("import elsewhere", True), ("from .elsewhere import one", False), ("from . import one", False)]
+)
+def test_only_modules_of_the_program_itself_are_taken_to_switch_when_imported_first(first: str, certain: bool) -> None:
+    (one,) = check(from_text(f"{first}\n{HEAD}print(net(x).numpy())\n", "train.py")).findings
     assert (one.code, one.certain) == ("TAPE106", certain)

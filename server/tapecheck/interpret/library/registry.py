@@ -266,11 +266,14 @@ class Libraries:
         return name if "[...]" not in name or self.hides(name.replace("[...]", "")) else ""
 
     def imported(self, path: str, node: ast.AST) -> None:
-        """Note that a module is run that is not visible; what is imported before anything else leaves recording on."""
-        library = path.partition(".")[0]
-        late = self.world.writer.has_nodes or self.world.modes.stretch.number
+        """Note that a module is run that is not visible; what is imported before anything is made only defines things,
+        unless it is a part of the program itself.
+        """
+        own = path.startswith("relative.")
+        library = path if own else path.partition(".")[0]
+        late = own or self.world.writer.has_tensors or self.world.modes.stretch.number
         if late and library not in self._imported and self.hides(f"{path}.__name__"):
-            visible.leaves_recording_on(self.torch, path, node)
+            visible.leaves_recording_on(self.torch, path.removeprefix("relative"), node)
         self._imported.add(library)
 
     def trusted_decorator(self, decorator: Value, function: Value, node: ast.AST) -> None:

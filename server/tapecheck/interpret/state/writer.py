@@ -63,6 +63,11 @@ class TapeWriter:
         return bool(self.ledger.nodes)
 
     @property
+    def has_tensors(self) -> bool:
+        """Whether any node, leaf or storage was made so far."""
+        return bool(self.last_id or self.last_storage)
+
+    @property
     def numbered(self) -> tuple[int, int, int, int]:
         """The newest node or leaf, storage, cut and loop."""
         return self.last_id, self.last_storage, self.cuts, self.loops
