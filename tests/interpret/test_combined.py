@@ -109,6 +109,7 @@ CHOSEN = (
     "{to} = [{other}]\nif {test}:\n    {to}.append({value})\n{to} = {to}[-1]\n",
     "match bool({test}):\n    case True:\n        {to} = {value}\n    case _:\n        {to} = {other}\n",
 )
+INDEXED = "{to} = ({other}, {value})[bool({test})]\n"
 PICK = "def pick{n}(flag, one, two):\n    if flag:\n        return one\n    return two\n\n\n"
 
 
@@ -144,6 +145,51 @@ def test_values_that_hidden_code_chooses_together(fault: str, tmp_path: Path) ->
         program = f"import torch\n{'from helpers import *' if beside else functions}\n{code}"
         found = check(from_text(program, str(tmp_path / "train.py"))).findings
         assert not any(one.code == fault and one.certain for one in found), program
+
+
+@pytest.mark.parametrize("fault", EVENTS)
+def test_values_that_arguments_choose_together(fault: str) -> None:
+    """One of 8 combinations or more of what a function is given ends the finding, by a value or by a test."""
+    draw = random.Random(f"arguments {fault}")
+    for count in (3, 4, 5) * 2:
+        head, (value, other, act), tail = EVENTS[fault]
+        lines, tests = "", []
+        for n in range(count):
+            test = f"{draw.choice(('', 'not '))}p{n}"
+            if draw.random() < 0.6:
+                lines += f"b{n} = {test}\n"
+                tests.append(f"b{n}")
+                continue
+            lines += (
+                draw.choice((*CHOSEN, INDEXED))
+                .format(to=f"v{n}", test=test, value=value, other=other)
+                .replace("pick(", "pick0(")
+            )
+            value = f"v{n}"
+        ends = f"if {_joined(draw, tests)}:\n    {act.format(value)}\n" if tests else f"{act.format(value)}\n"
+        loop = "".join(f"    {line}\n" for line in f"{head}{lines}{ends}{tail}".splitlines())
+        body = "".join(f"    {line}\n" for line in f"{MADE}for x in load():\n{loop}print(kept)\n".splitlines())
+        given = ", ".join(f"p{n}" for n in range(count))
+        program = f"import torch\nfrom hidden import load\n\n\n{PICK.format(n=0)}def main({given}):\n{body}"
+        assert not _is_certain(program, fault), program
+
+
+def _joined(draw: random.Random, tests: list[str]) -> str:
+    """Return an expression that is true where all of some are."""
+    joined = tests[0]
+    for test in tests[1:]:
+        joined = draw.choice(JOINED).format(one=joined, other=test)
+    return joined
+
+
+JOINED = (
+    "({one} and {other})",
+    "(not (not {one} or not {other}))",
+    "all([{one}, {other}])",
+    "(len([z for z in ({one}, {other}) if z]) == 2)",
+    "(bool({one}) + bool({other}) > 1)",
+    "({other} if {one} else False)",
+)
 
 
 @pytest.mark.parametrize(("fault", "counts"), [("TAPE301", (3,)), ("TAPE403", (3, 6))])
@@ -187,6 +233,20 @@ ADDED = (
     "if {test}:\n    loss += net(x).sum()\n    loss = 0.5 * loss\n",
 )
 """What leaves all of a loss in what a backward walks."""
+WALKED = {
+    "itself": "loss.backward()\n",
+    "scaled": "scaler.scale(loss).backward()\n",
+    "accelerated": "acc.backward(loss)\n",
+    "divided": "(loss / 4).backward()\n",
+    "added up": "total = total + loss\ntotal.backward()\ntotal = 0.0\n",
+    "summed": "total = 0\ntotal += loss\ntotal += net(x).abs().sum()\ntotal.backward()\n",
+    "weighted": "first = w.sum()\nboth = 0.5 * first + loss / 3\nscaler.scale(both).backward()\n",
+    "averaged": "loss.mean().backward()\n",
+}
+"""What walks a loss, and nothing that conditions choose otherwise."""
+PREPARED = (
+    "from accelerate import Accelerator\n\nacc = Accelerator()\nscaler = torch.amp.GradScaler('cpu')\ntotal = 0.0\n"
+)
 ENDLESS = {
     "TAPE403": "loss.backward()\nopt.step()\n",
     "TAPE301": "opt.zero_grad()\nloss.backward(retain_graph=True)\nopt.step()\n",
@@ -207,6 +267,41 @@ def test_what_is_added_to_a_loss_leaves_it_certain(fault: str) -> None:
     for count in (6, 8, 12):
         program = _adding(draw, count, ADDED, "loss = net(x).pow(2).mean()\n", ENDLESS[fault])
         assert _is_certain(program, fault), program
+
+
+@pytest.mark.parametrize("walk", WALKED)
+def test_however_a_loss_is_walked(walk: str) -> None:
+    """Scaled, summed up or given to what walks it: all of it is walked."""
+    draw = random.Random(walk)
+    for count in (6, 9):
+        program = _adding(draw, count, ADDED, "loss = net(x).pow(2).mean()\n", f"{WALKED[walk]}opt.step()\n")
+        program = program.replace("import torch\n", f"import torch\n{PREPARED}", 1)
+        assert _is_certain(program, "TAPE403"), program
+
+
+CHOOSES = (
+    "table[loss].backward()\n",
+    "take(loss).backward()\n",
+    "total = 0\ntotal = total + loss\npicked(total).backward()\n",
+    "for _ in range(loss):\n    other.backward()\n",
+    "other = net(x).sum() + loss\nif loss >= 4:\n    opt.zero_grad()\nother.backward()\n",
+    "count = loss\nother = net(x).sum() + count\nif count >= 4:\n    opt.zero_grad()\nother.backward()\n",
+)
+"""What a number chooses that conditions add to, as they would to a loss."""
+
+
+@pytest.mark.parametrize("chooses", CHOOSES)
+def test_what_is_counted_may_choose_what_is_walked(chooses: str) -> None:
+    draw = random.Random(chooses)
+    form = ("if {test}:\n    loss = loss + 1\n",)
+    made = "other = net(x).sum()\ntable = [other, other, other, other, w.sum() * 2]\n"
+    program = _adding(draw, 4, form, f"loss = 0\n{made}", f"{chooses}opt.step()\n")
+    functions = (
+        "def take(n):\n    if n > 3:\n        opt.zero_grad()\n    return net(x).sum()\n\n\n"
+        "def picked(n):\n    return take(n)\n\n\n"
+    )
+    program = program.replace("for x in load", f"{functions}for x in load", 1)
+    assert not _is_certain(program, "TAPE403"), program
 
 
 def test_what_nothing_may_be_added_to() -> None:
@@ -244,3 +339,16 @@ def test_an_index_that_nobody_knows_chooses_of_a_list(chosen: str) -> None:
         f"for x in load():\n    {chosen}.zero_grad()\n    net(x).sum().backward()\n    opt.step()\n"
     )
     assert not _is_certain(program, "TAPE403")
+
+
+@pytest.mark.parametrize(
+    "chosen", ["(spare, kept)[num]", "[kept, spare][ask(1)]", "{'a': spare, 'b': kept}[cfg.which]"]
+)
+@pytest.mark.parametrize("inside", [True, False])
+def test_an_index_that_nobody_knows_chooses_of_containers(chosen: str, inside: bool) -> None:
+    store = f"store = {chosen}\n"
+    program = (
+        f"import torch\nfrom hidden import ask, cfg, load, num\n\n{MADE}{'' if inside else store}for x in load():\n"
+        f"    kept.append(net(x))\n{f'    {store}' if inside else ''}    store.clear()\n"
+    )
+    assert not _is_certain(program, "TAPE201")

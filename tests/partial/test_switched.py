@@ -201,7 +201,10 @@ def test_what_is_certain_is_recorded_whatever_hidden_code_does(code: str, monkey
     assert told > on / 2
 
 
-@pytest.mark.parametrize(("late", "certain"), [("", True), ("import elsewhere", False), ("import hidden.more", True), ("from . import elsewhere", False)])
+@pytest.mark.parametrize(
+    ("late", "certain"),
+    [("", True), ("import elsewhere", False), ("import hidden.more", True), ("from . import elsewhere", False)],
+)
 def test_a_module_that_is_first_imported_later_on_may_switch_recording_off(late: str, certain: bool) -> None:
     program = f"{HEAD}net(x).sum().backward()\n{late}\nprint(net(x).numpy())\n"
     (one,) = check(from_text(program, "train.py")).findings
@@ -209,7 +212,8 @@ def test_a_module_that_is_first_imported_later_on_may_switch_recording_off(late:
 
 
 @pytest.mark.parametrize(
-    ("first", "certain"), [("import elsewhere", True), ("from .elsewhere import one", False), ("from . import one", False)]
+    ("first", "certain"),
+    [("import elsewhere", True), ("from .elsewhere import one", False), ("from . import one", False)],
 )
 def test_only_modules_of_the_program_itself_are_taken_to_switch_when_imported_first(first: str, certain: bool) -> None:
     (one,) = check(from_text(f"{first}\n{HEAD}print(net(x).numpy())\n", "train.py")).findings

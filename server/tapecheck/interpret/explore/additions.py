@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 
 from tapecheck.interpret.explore.effects import names_in, names_in_all
@@ -20,36 +20,83 @@ class Adding:
 
 
 _SCALES, _ADDS = Adding(None), Adding(True)
+_WALKING = frozenset(("backward", "manual_backward"))
 
 
-def walked_by(node: ast.stmt) -> str:
-    """Return the name of the loss that a statement walks and does nothing else with, empty where there is none."""
+def walked_by(node: ast.stmt, own: Set[str]) -> frozenset[str]:
+    """Return the names of the losses that a statement walks, as they are or made into another one, and that it does
+    nothing else with: a function of the program's `own` may choose by what it is given.
+    """
     match node:
-        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="backward"))):
-            return name
-    return ""
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=receiver, attr=attr), args=args)) if attr in _WALKING:
+            walked = [*_terms(receiver, own), *(name for one in args[:1] for name in _terms(one, own))]
+            mentioned = [part.id for part in of_kind(node, ast.Name)]
+            return frozenset(name for name in walked if mentioned.count(name) == 1)
+    return frozenset()
 
 
-def names_beside(node: ast.stmt) -> frozenset[str]:
-    """Return the names that a statement uses, but for the loss that it walks."""
+def _terms(value: ast.expr, own: Set[str]) -> Iterator[str]:
+    """Yield the names of what an expression is a sum of, or a library makes it of."""
+    match value:
+        case ast.Name(id=name):
+            yield name
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):
+            yield from _terms(operand, own)
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div(), right=right):
+            yield from _terms(left, own)
+            yield from _terms(right, own)
+        case ast.Call(func=ast.Attribute(value=receiver, attr=attr), args=args) if attr not in own:
+            yield from _terms(args[0] if args else receiver, own)
+
+
+def sums_in(trees: Iterable[ast.AST], own: Set[str]) -> dict[str, set[str]]:
+    """Return for each name those that it is a sum of somewhere, but for what chooses anything, a length or an index."""
+    sums: dict[str, set[str]] = {}
+    for tree in trees:
+        for node in walk(tree):
+            match node:
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.BinOp() | ast.UnaryOp() as value):
+                    sums.setdefault(name, set()).update(_terms(value, own))
+                case ast.AugAssign(target=ast.Name(id=name), value=value):
+                    sums.setdefault(name, set()).update(_terms(value, own))
+    return sums
+
+
+def choosing_in(tree: ast.AST) -> Iterator[str]:
+    """Yield the names that tests, loops and indices mention."""
+    for node in walk(tree):
+        match node:
+            case (
+                ast.If(test=part) | ast.While(test=part) | ast.IfExp(test=part) | ast.Assert(test=part)
+                | ast.For(iter=part) | ast.AsyncFor(iter=part) | ast.Subscript(slice=part) | ast.Match(subject=part)
+            ):  # fmt: skip
+                yield from names_in(part)
+            case ast.comprehension(iter=part, ifs=ifs):
+                yield from names_in_all((part, *ifs))
+            case ast.BoolOp(values=values):
+                yield from names_in_all(values)
+
+
+def names_beside(node: ast.stmt, walked: Set[str]) -> frozenset[str]:
+    """Return the names that a statement uses, but for the losses that it walks."""
     match node:
-        case ast.Expr(value=ast.Call(args=args, keywords=keywords)) if walked_by(node):
-            return names_in_all((*args, *keywords))
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=receiver), args=args, keywords=keywords)) if walked:
+            return names_in_all((receiver, *args, *keywords)) - walked
     return names_in(node)
 
 
-def adding(statement: ast.stmt | None, place: Place, loss: str) -> Adding | None:
-    """Return what a condition at a place does to a loss by its statement; None where some of its graph may be lost, or
+def adding(statement: ast.stmt | None, place: Place, losses: Set[str]) -> Adding | None:
+    """Return what a condition at a place does to losses by its statement; None where some of a graph may be lost, or
     something else is done.
     """
     match statement:
         case ast.If(test=test, body=body, orelse=[]) if _has(test, place):
-            return _only_if(test, place, _together(_of_statement(one, loss) for one in body))
+            return _only_if(test, place, _together(_of_statement(one, losses) for one in body))
         case ast.Assign(targets=[ast.Name(id=name)], value=ast.IfExp(test=test, body=one, orelse=other)) if (
-            name == loss and _has(test, place)
+            name in losses and _has(test, place)
         ):
             # What is added on one side alone is told from what is added on both by trying them.
-            return _SCALES if _of(one, loss) == _of(other, loss) == _SCALES else None
+            return _SCALES if _of(one, name) == _of(other, name) == _SCALES else None
     return None
 
 
@@ -86,11 +133,11 @@ def _together(parts: Iterable[Adding | None]) -> Adding | None:
     return _ADDS if _ADDS in found else _SCALES
 
 
-def _of_statement(node: ast.stmt, loss: str) -> Adding | None:
+def _of_statement(node: ast.stmt, losses: Set[str]) -> Adding | None:
     match node:
-        case ast.Assign(targets=[ast.Name(id=name)], value=value) if name == loss:
-            return _of(value, loss)
-        case ast.AugAssign(target=ast.Name(id=name), value=value) if name == loss:
+        case ast.Assign(targets=[ast.Name(id=name)], value=value) if name in losses:
+            return _of(value, name)
+        case ast.AugAssign(target=ast.Name(id=name), value=value) if name in losses:
             return _together((_SCALES, _of_operand(value)))
     return None
 

@@ -90,15 +90,15 @@ class Combined:
     def acting(
         self, modules: Mapping[str, Module], called: Collection[int], choosing: Mapping[Place, ast.AST | None]
     ) -> list[Untaken]:
-        """Return the statements that may bring what a finding says never comes, of which the text says that more of the
-        conditions `choosing` choose whether they do than are tried with one another in any case.
+        """Return the statements that may bring what a finding says never comes, of which the text says that some of the
+        conditions `choosing` choose whether they do.
         """
         found: dict[tuple[object, ...], Untaken] = {}
         flow = self._flow_of(modules)
         for file, tree in flow.trees.items():
             for node in _acting_in(tree.body, called):
                 one = flow.acted_upon(file, node, choosing)
-                if len(one.chosen_by) + len(one.growing) >= limits.FEWEST_COMBINED:
+                if one.chosen_by or one.growing:
                     found.setdefault((one.chosen_by, *one.growing.items()), one)
         return [*found.values()]
 
@@ -185,14 +185,21 @@ def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 
 class _Flow:
-    """Which names of some files may hang on which others, in whatever order and function."""
+    """Which names of some files may hang on which others, in whatever order and function; `calls` where what a call
+    mentions may be changed by it.
+    """
 
-    def __init__(self, trees: Mapping[str, ast.Module]) -> None:
+    def __init__(self, trees: Mapping[str, ast.Module], *, calls: bool = True) -> None:
         self.trees = trees
+        self._calls = calls
         self._made_of: dict[str, set[str]] = {}
         self._wanted: dict[ast.AST, Set[str]] = {}
         self._stored: dict[Place, Set[str] | None] = {}
+        self._sums: dict[str, set[str]] | None = None
+        self._tested: Set[str] = frozenset()
+        self._own: set[str] = set()
         self._layers = {name for tree in trees.values() for name in _layers_in(tree)}
+        self._bound = {name for tree in trees.values() for name in _bound_in(tree)}
         for tree in trees.values():
             self._read(tree.body, frozenset(), "")
 
@@ -220,11 +227,11 @@ class _Flow:
                     found |= _asked_within(one)
         return found
 
-    def leading_to(self, names: Collection[str]) -> Set[str]:
-        """Return the names that some hang on, with these."""
+    def leading_to(self, names: Collection[str], without: Set[str] = frozenset()) -> set[str]:
+        """Return the names that some hang on, with these, but for what they hang on by way of some others."""
         found, waiting = set(names), list(names)
         while waiting:
-            more = self._made_of.get(waiting.pop(), set()) - found
+            more = self._made_of.get(waiting.pop(), set()) - found - without
             found |= more
             waiting += more
         return found
@@ -251,28 +258,78 @@ class _Flow:
         """Return the conditions that choose whether a statement runs, and what it acts upon; apart from these those by
         which something is added to the loss that it walks, of which all graphs are walked that it had before.
         """
-        loss = additions.walked_by(node)
-        wanted = self.leading_to(self.asked_around(file, node) | additions.names_beside(node))
-        added_to = self.leading_to((loss,)) if loss else frozenset()
+        walked = additions.walked_by(node, self._own)
+        wanted = self.leading_to(self.asked_around(file, node))
+        # What it acts upon by way of the losses grows as these do.
+        wanted |= self.leading_to(additions.names_beside(node, walked), without=walked)
+        added_to, losses = self.leading_to(walked), self._sums_of(walked)
         by: list[Place] = []
         growing: dict[Place, bool] = {}
         for place, one in choosing.items():
             if self.chooses(place, one, wanted) or (place[0] == file and self.leads_past(place, one, node)):
                 by.append(place)
             elif self.chooses(place, one, added_to):
-                adding = additions.adding(self._decided_by(place, one), place, loss)
+                adding = additions.adding(self._decided_by(place, one), place, losses)
                 if adding is None:
                     by.append(place)
                 elif adding.more is not None:
                     growing[place] = adding.more
         return Untaken((file, node.lineno, node.col_offset), tuple(by), growing)
 
+    def _sums_of(self, losses: Set[str]) -> Set[str]:
+        """Return losses with the names of what they are sums of: all of the graphs of these is in theirs."""
+        if not losses:
+            return losses
+        if self._sums is None:
+            self._sums = additions.sums_in(self.trees.values(), self._own)
+            testing = {name for tree in self.trees.values() for name in additions.choosing_in(tree)}
+            self._tested = _Flow(self.trees, calls=False).leading_to(testing)
+        found, waiting = set(losses), list(losses)
+        while waiting:
+            more = self._sums.get(waiting.pop(), set()) - found - self._tested
+            found |= more
+            waiting += more
+        return found
+
     def _chosen_by(self, place: Place, statement: ast.stmt) -> set[str]:
         """Return what a statement stores, and the functions around it whose result it may choose."""
-        found = _stored_in(statement, self._layers)
+        found = self._stored_by(statement)
         if not jumps_of([statement]).isdisjoint(("return", "value", "yield")):
             found |= {name for one in self._around(place) if (name := getattr(one, "name", ""))}
         return found
+
+    def _stored_by(self, node: ast.AST) -> set[str]:
+        """Return the names and attributes that some code stores, and those that what it calls may change."""
+        found: set[str] = set()
+        for part in walk(node):
+            match part:
+                case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+                    found.add(name)
+                case ast.Attribute(attr=name, ctx=ast.Store() | ast.Del()):
+                    found.add(name)
+                case ast.Subscript(value=value, ctx=ast.Store() | ast.Del()):
+                    found |= names_in(value)
+                case ast.Call(func=ast.Attribute(value=owner, attr=method)) if method in STORES:
+                    # What a container takes up stays as it is.
+                    found |= names_in(owner)
+                case ast.Call(func=called) if self._calls and id_of(called) not in _BUILT_IN:
+                    found.update(self._changed_by(part))
+        return found
+
+    def _changed_by(self, node: ast.AST) -> Iterator[str]:
+        """Yield the names that a call mentions, but for layers that it calls: these stay what they are."""
+        match node:
+            case ast.Call(func=ast.Name(id=name)) if name in self._layers:
+                parts = (*node.args, *node.keywords)
+            case ast.Name(id=name):
+                yield name
+                return
+            case _:
+                parts = tuple(ast.iter_child_nodes(node))
+                if (name := getattr(node, "attr", "")) in self._bound:
+                    yield name
+        for part in parts:
+            yield from self._changed_by(part)
 
     def _around(self, place: Place) -> list[ast.stmt]:
         """Return the statements that have the line of a place."""
@@ -296,6 +353,7 @@ class _Flow:
                     self._note({node.name}, names_in(node))
                     self._read(node.body, frozenset(), node.name)
                 case ast.FunctionDef() | ast.AsyncFunctionDef():
+                    self._own.add(node.name)
                     self._note({node.name}, names_in(node))
                     # A method may be the constructor, which the class is called for.
                     self._note((one.arg for one in of_kind(node, ast.arg)), {f"{node.name}()", f"{owner}()"})
@@ -307,7 +365,7 @@ class _Flow:
         parts = list(_header(node))
         names = frozenset().union(around, *map(_read_in, parts)) | _added_to(node)
         for part in parts:
-            self._note(_stored_in(part, self._layers), names)
+            self._note(self._stored_by(part), names)
             self._note((f"{last_part(call.func)}()" for call in of_kind(part, ast.Call)), names)
         self._read((one for one in ast.iter_child_nodes(node) if one not in parts), names, "")
 
@@ -343,37 +401,18 @@ def _added_to(node: ast.AST) -> Set[str]:
     return frozenset()
 
 
-def _stored_in(node: ast.AST, layers: Collection[str]) -> set[str]:
-    """Return the names and attributes that some code stores, and those that what it calls may change."""
-    found: set[str] = set()
-    for part in walk(node):
-        match part:
-            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.Attribute(attr=name, ctx=ast.Store() | ast.Del()):
-                found.add(name)
-            case ast.Subscript(value=value, ctx=ast.Store() | ast.Del()):
-                found |= names_in(value)
-            case ast.Call(func=ast.Attribute(value=owner, attr=method)) if method in STORES:
-                # What a container takes up stays as it is.
-                found |= names_in(owner)
-            case ast.Call(func=called) if id_of(called) not in _BUILT_IN:
-                found.update(_changed_by(part, layers))
-    return found
-
-
-def _changed_by(node: ast.AST, layers: Collection[str]) -> Iterator[str]:
-    """Yield the names that a call mentions, but for layers that it calls: these stay what they are."""
-    match node:
-        case ast.Call(func=ast.Name(id=name)) if name in layers:
-            parts = (*node.args, *node.keywords)
-        case ast.Name(id=name):
-            yield name
-            return
-        case _:
-            parts = tuple(ast.iter_child_nodes(node))
-            if name := getattr(node, "attr", ""):
+def _bound_in(tree: ast.Module) -> Iterator[str]:
+    """Yield the names and attributes that some code binds: no other attribute is called that keeps anything itself."""
+    for node in walk(tree):
+        match node:
+            case (
+                ast.Attribute(attr=name, ctx=ast.Store())
+                | ast.FunctionDef(name=name)
+                | ast.AsyncFunctionDef(name=name)
+                | ast.ClassDef(name=name)
+                | ast.Name(id=name, ctx=ast.Store())
+            ):
                 yield name
-    for part in parts:
-        yield from _changed_by(part, layers)
 
 
 def _layers_in(tree: ast.Module) -> Iterator[str]:

@@ -6,6 +6,7 @@ turn one undecided condition round at a time, until nothing new comes up or the 
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
@@ -320,15 +321,35 @@ class Exploration:
         """Try all answers together that choose what may bring what a finding says never comes, see `covered`: where
         these are too many, it may come by those that are left.
         """
-        choosing = self.queue.choosing
-        if len(choosing) < limits.FEWEST_COMBINED or not self.wanted.compares or not self.wanted.certain:
-            return
-        for acting in self.combined.acting(self._modules, self.called, choosing):
-            for patterns in self._combinations(acting):
-                if patterns is None:
-                    self.turns.uncovered.update(acting.chosen_by, acting.growing)
-                elif self._settles(patterns):
+        known: set[object] = set()
+        choosing: Mapping[Place, ast.AST | None] = {}
+        while len(self.queue.choosing) > len(choosing) and self._hangs_together():
+            # The answers that are tried lead to further conditions, by which more may come.
+            choosing = self.queue.choosing
+            statements = self.combined.acting(self._modules, self.called, choosing)
+            for acting in statements:
+                if (acting.at, acting.chosen_by, *acting.growing) not in known and self._covers(acting):
                     return
+            known.update((one.at, one.chosen_by, *one.growing) for one in statements)
+
+    def _hangs_together(self) -> bool:
+        """Return whether conditions may do together what disproves anything certain: of two of them alone, where a way
+        has not tried that. The rules are asked last.
+        """
+        places = self.queue.choosing
+        few = len(places) < limits.FEWEST_COMBINED
+        if few and (not self.queue.answers or self.combined.covered.missing(places, (), {}) is None):
+            return False
+        return self.wanted.compares and self.wanted.certain
+
+    def _covers(self, acting: Untaken) -> bool:
+        """Try all answers to what chooses what some code acts upon; return whether that leaves nothing certain."""
+        for patterns in self._combinations(acting):
+            if patterns is None:
+                self.turns.uncovered.update(acting.chosen_by, acting.growing)
+            elif self._settles(patterns):
+                return True
+        return False
 
     def _combinations(self, acting: Untaken) -> Iterator[Patterns | None]:
         """Yield answers that choose what some code acts upon and that were not given together, None where it ends
@@ -352,6 +373,7 @@ class Exploration:
         """Try some answers together; return whether nothing is certain since then that others may disprove."""
         run = self._run_way(Way(Policy(dict(patterns), self.by_default), together=True))
         self._note_answers(run)
+        self.queue.note((), (), (), (), run.world.choices.asked)
         tape = self._probed(run)
         tape.refutes_only = True
         if not (tape.complete and self.wanted.spoilt_by(self.found.tapes, tape)):

@@ -27,6 +27,7 @@ from tapecheck.interpret.values import (
     List,
     Native,
     Origin,
+    Set,
     Tensor,
     Unknown,
     Value,
@@ -55,7 +56,8 @@ def chosen(machine: Engine, index: Value, entries: Entries, node: ast.AST, *, by
     if len(entries) < 2 or not is_unseen(index):
         return entries[0][1]
     values = [value for _, value in entries]
-    if _differ(values) or (not by_name and _are_graphs(values)) or _rows_differ(values, by_name=by_name):
+    differ = _differ(values) or _are_stores(values) or _rows_differ(values, by_name=by_name)
+    if differ or (not by_name and _are_graphs(values)):
         places = _tried(machine, index, entries, node)
         return _either(machine, index, [entries[at] for at in places]) if len(places) > 1 else values[places[0]]
     # A number that nobody knows is often one that a loop counts, over keys that were stored like this.
@@ -156,6 +158,13 @@ def _are_graphs(values: Sequence[Value]) -> bool:
     """Return whether a few values are tensors with a graph each: a backward frees that of one of them."""
     held = [value for value in values if isinstance(value, Tensor) and value.node is not None and not value.is_leaf]
     return 1 < len(held) == len(values) <= limits.CHOSEN
+
+
+def _are_stores(values: Sequence[Value]) -> bool:
+    """Return whether a few values are containers that take something up: empty ones, or such as hold graphs."""
+    stores = {id(value): value for kind in (List, Dict, Set) for value in only(values, kind)}
+    taking = (value for value in stores.values() if not (value.items or value.more) or _carries(value) == "yes")
+    return 1 < len(stores) == len(values) <= limits.CHOSEN and len([*taking]) == len(values)
 
 
 def _what(value: Value) -> object:

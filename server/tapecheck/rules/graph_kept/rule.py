@@ -290,7 +290,8 @@ def _emptied(place: _Place, grown: Sequence[tuple[Reading, list[_Growth]]]) -> F
     It does on a way on which nothing grows there, and which differs from the growing one by the answer to one condition
     alone, asked after the store: what that condition guards empties it. "yes" where the condition asks how much is
     kept or counts iterations (`if len(losses) > window:`, `if i % every == 0:`, `if count >= every:`), and so holds
-    some time; "may" where it asks a flag or the data; "no" where there is no such way.
+    some time; "may" where it asks a flag or the data, or where several answers together do it, none of them about
+    whether anything is stored; "no" where there is no such way.
     """
     answer: Fact = "no"
     level = [reading for reading, growths in grown if all(_place(one.held) != place for one in growths)]
@@ -308,10 +309,29 @@ def _emptied_by(reading: Reading, held: Held, other: Reading) -> Fact:
     loop = held.loop.event.at.span
     past = _comes_past(other, loop)
     apart = told_apart(reading, other) if past or _fails(other) else []
-    if len(apart) != 1 or not _decides_after(apart[0], held) or (past and not _goes_on(other, apart[0], loop)):
-        return "no"
-    # Where its backward fails there, what else it would do is not seen.
-    return "yes" if past and _holds_some_time(apart[0], held) else "may"
+    if len(apart) == 1 and _decides_after(apart[0], held):
+        if past and not _goes_on(other, apart[0], loop):
+            return "no"
+        # Where its backward fails there, what else it would do is not seen.
+        return "yes" if past and _holds_some_time(apart[0], held) else "may"
+    stores_too = past and bool(apart) and all(_stores_either_way(one, held) for one in apart)
+    return "may" if stores_too and _goes_as_far(other, held) else "no"
+
+
+def _stores_either_way(decision: Decision, held: Held) -> bool:
+    """Whether what grows is stored whatever a condition comes to: it is asked before the loop, or after the store."""
+    if iteration_in(decision.at, held.loop):
+        return _decides_after(decision, held)
+    store = held.last.at
+    return not any(decision.governs(span) for span in (store.span, *store.stack))
+
+
+def _goes_as_far(other: Reading, held: Held) -> bool:
+    """Whether a loop goes round on another way, too, and stores nothing of it elsewhere."""
+    loop, store = held.loop.event.at.span, held.last.at.span
+    runs = [run for run in other.loops.values() if run.event.at.span == loop]
+    elsewhere = any(growth.held.last.at.span == store for growth in _growing(other)[0])
+    return not elsewhere and any(run.iterations > 1 for run in runs)
 
 
 def _comes_past(reading: Reading, loop: Span) -> bool:
@@ -362,10 +382,16 @@ def _holds_some_time(condition: Decision, held: Held) -> bool:
 
 def _decides_after(decision: Decision, held: Held) -> bool:
     """Whether a condition is asked in a loop, of what is kept or once it has been stored."""
-    store, at = held.last.at.span, decision.at.span
     if not iteration_in(decision.at, held.loop):
         return False
+    store, at = _called_at(held.last.at, held.loop), _called_at(decision.at, held.loop)
     return _asks_length(decision.text, held.holder) or (at.file == store.file and at.line > store.end_line)
+
+
+def _called_at(site: Site, loop: LoopRun) -> Span:
+    """Return where the code of a loop is at a site: there, or at the call that leads to it."""
+    calls = (site.span, *site.stack)
+    return calls[max(0, len(site.stack) - len(loop.event.at.stack))]
 
 
 def _holds_in_time(condition: str, holder: str) -> bool:
