@@ -341,6 +341,8 @@ MOST_BODIES = 1_000
 """Functions whose facts are kept: those of some files that are being edited."""
 PYTHON_DEPTH = 12_000
 """Python's own calls within calls while a program is interpreted: one call of the program takes about twenty."""
+MANY_ORIGINS = 64
+"""Unknown values that another one is worked out from, where these are remembered."""
 WORK_BETWEEN_COLLECTIONS = 400_000
 """Work of files behind which their garbage is collected, about 200 MB: a command over a few files never waits for that.
 """

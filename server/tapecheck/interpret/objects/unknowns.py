@@ -107,12 +107,16 @@ def origins(value: Value) -> list[Unknown]:
     """
     if not isinstance(value, (Unknown, tuple)):
         return []
-    found: list[Unknown] = []
+    found: dict[int, Unknown] = {}
     queue: list[Unknown | tuple[Value, ...]] = [value]
     seen = {id(value)}
     for part in queue:
         if isinstance(part, Unknown):
-            found.append(part)
+            if part.memo.origins is not None:
+                found.update(part.memo.origins)
+                seen.update(part.memo.origins)
+                continue
+            found[id(part)] = part
             parts = part.origin.operands
         else:
             parts = part
@@ -120,7 +124,10 @@ def origins(value: Value) -> list[Unknown]:
             if isinstance(one, (Unknown, tuple)) and id(one) not in seen:
                 seen.add(id(one))
                 queue.append(one)
-    return found
+    if len(found) > limits.MANY_ORIGINS and isinstance(value, Unknown):
+        # A sum over a loop is asked in each iteration: it is gone through from where the last one was asked.
+        value.memo = value.memo._replace(origins=found)
+    return [*found.values()]
 
 
 def usually(value: Unknown, default: Value, flag: str = "") -> None:

@@ -273,6 +273,9 @@ def _atoms(value: Value) -> dict[int, Unknown]:
     opened: set[int] = set()
     stack = [value]
     while stack:
+        if len(found) > limits.MANY_ORIGINS:
+            # Far more than examples are tried of.
+            raise Unclear
         current = stack.pop()
         if isinstance(current, Unknown):
             name, operands = current.origin.operation, current.origin.operands

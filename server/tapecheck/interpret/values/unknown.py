@@ -113,11 +113,13 @@ class Memo(NamedTuple):
     """What was worked out of an unknown, for as long as nothing else is settled: `at` is `Settlings.count` then.
 
     `key` is its expression; it is `unresolved` where no constant follows from what its operands were settled on.
+    `origins`, what it is worked out from, by id, hold whatever is settled.
     """
 
     at: int = -1
     key: tuple[Hashable, ...] | None = None
     unresolved: bool = False
+    origins: dict[int, Unknown] | None = None
 
 
 class Kept(NamedTuple):
@@ -602,7 +604,7 @@ class Unknown(BaseValue):
     def remember(self, *, key: tuple[Hashable, ...] | None = None, unresolved: bool = False) -> None:
         """Keep what was worked out of it until something is settled."""
         known = self.memo if self.memo.at == Settlings.count else NO_MEMO
-        self.memo = Memo(Settlings.count, key or known.key, unresolved or known.unresolved)
+        self.memo = Memo(Settlings.count, key or known.key, unresolved or known.unresolved, self.memo.origins)
 
 
 def _most_of(part: slice) -> int | None:
