@@ -679,7 +679,8 @@ class Reading:
         for number in self._nodes:
             event = self.ledger.nodes[number]
             # Of a frozen model nobody knows that it keeps anything.
-            if not found.isdisjoint(event.inputs) or (event.keeps in keeping and not models.isdisjoint(event.inputs)):
+            kept = event.keeps in keeping or event.shared
+            if not found.isdisjoint(event.inputs) or (kept and not models.isdisjoint(event.inputs)):
                 found.add(number)
         return found
 

@@ -162,7 +162,8 @@ class Node:
     `cuts` are cut values that went into the op as constants. `graph_of` is the name of the value whose whole graph the
     node stands for, because unknown code made it; empty for that of several such values. `recomputes` says that it
     is a reentrant checkpoint: its backward runs another from its first input, which ends at the others. `constant` says
-    which operand of a recorded sum has no graph; a number is the second one, wherever the program has it.
+    which operand of a recorded sum has no graph; a number is the second one, wherever the program has it. `shared` says
+    that several values came of one call of a model, and nobody knows what each of them keeps of what the call keeps.
     """
 
     id: int
@@ -176,6 +177,7 @@ class Node:
     graph_of: str | None = None
     recomputes: bool = False
     constant: Literal["", "first", "second"] = ""
+    shared: bool = False
 
 
 CutKind = Literal[
@@ -677,7 +679,8 @@ class Hold:
 class Bind:
     """A name was bound to a tensor; for hovers and for naming things in messages.
 
-    `item` says which element of a tuple the tensor is, where the name was bound to the tuple.
+    `item` says which element of a tuple the tensor is, where the name was bound to the tuple. `inside_forward` says of
+    an attribute or an item that a module's forward runs what sets it.
     """
 
     at: Site
@@ -685,6 +688,7 @@ class Bind:
     node: int | None
     cuts: tuple[int, ...] = ()
     item: int | None = None
+    inside_forward: bool = False
 
 
 @built_directly

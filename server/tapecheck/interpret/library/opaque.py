@@ -311,7 +311,14 @@ def _computes_any(args: Args, kwargs: Kwargs) -> bool:
 
 
 def opaque(
-    torch: Torch, name: str, values: Sequence[Tensor | Unknown], node: ast.AST, *, linked: Fact, keeps: Fact
+    torch: Torch,
+    name: str,
+    values: Sequence[Tensor | Unknown],
+    node: ast.AST,
+    *,
+    linked: Fact,
+    keeps: Fact,
+    shared: bool = False,
 ) -> Unknown:
     world = torch.world
     carriers = [value for value in values if value.node is not None]
@@ -319,7 +326,9 @@ def opaque(
     result = Unknown(f"{name}()", None, cuts)
     if carriers and world.modes.grad_mode != "no":
         exists = requires_any(carriers)
-        built = world.graph.build(name, node, carriers, keeps=keeps, linked=linked, cuts=cuts, exists=exists)
+        built = world.graph.build(
+            name, node, carriers, keeps=keeps, linked=linked, cuts=cuts, exists=exists, shared=shared
+        )
         result.node, result.oldest = built.node, built.oldest
         result.trust = result.trust._replace(certain=linked == "yes" and exists == "yes")
     elif carriers:
@@ -575,9 +584,9 @@ def _output(
     parts = [parameters, *torch.nn.replaced_parameters(model), *values]
     # A model that somebody wrote and saved may hand back states that it has cut.
     linked: Fact = "may" if parameters.noted(Mark.SAVED) else "yes"
-    count = torch.world.position.unpacked.get(node, 0)
     # Nobody knows what several values share.
-    return opaque(torch, model.name, parts, node, linked=linked, keeps="may" if count else "yes")
+    shared = torch.world.position.unpacked.get(node, 0) > 0
+    return opaque(torch, model.name, parts, node, linked=linked, keeps="may" if shared else "yes", shared=shared)
 
 
 def _model_run(torch: Torch, function: Unknown) -> Unknown | None:
@@ -697,14 +706,15 @@ def _parameters(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwa
 
 
 def _set_mode(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    if owner.part_of.within is not None and owner.node is None and not args and not kwargs:
+    mode = concrete(argument(args, kwargs, 0, "mode", True)) if name == "train" else False
+    told = (not args and not kwargs) or (name == "train" and type(mode) is bool and len(args) + len(kwargs) == 1)
+    if owner.part_of.within is not None and owner.node is None and told:
         # Of what a file held, only a model can be told to evaluate. Its parts are its own from now on.
         opaque_parameters(torch, owner, node)
         owner.trust = owner.trust._replace(data=False)
     elif owner.node is None and id(owner) in torch.world.assumptions.passed and not args and not kwargs:
         # So is what was passed in, as far as anybody knows.
         presumed_parameters(torch, owner, node)
-    mode = concrete(argument(args, kwargs, 0, "mode", True)) if name == "train" else False
     if isinstance(mode, bool) and owner.kept.leaf is not None and owner.kept.leaf.node is not None:
         torch.world.writer.emit(ModeSet(torch.world.position.site(node), mode, (owner.kept.leaf.node,)))
     return owner

@@ -265,8 +265,9 @@ def name_parameter(machine: Engine, owner: Instance, name: str, value: Value) ->
 def name_tensor(machine: Engine, target: ast.expr, value: Value) -> None:
     """Note what the user calls a tensor that an attribute or item was set to."""
     if on_graph(value):
-        name = machine.world.position.notes.of(target, syntax.text_of)
-        machine.world.writer.emit(Bind(machine.world.position.site(target), name, value.node, value.cuts))
+        position = machine.world.position
+        at, name = position.site(target), position.notes.of(target, syntax.text_of)
+        machine.world.writer.emit(Bind(at, name, value.node, value.cuts, inside_forward=position.inside_forward))
     elif isinstance(value, tuple):
         _name_elements(
             machine, machine.world.position.site(target), machine.world.position.notes.of(target, syntax.text_of), value

@@ -662,7 +662,7 @@ class _Again:
             made = ledger.nodes[number] = Node(
                 number, event.op if own is None else f"graph of {own}", site(event.at), inputs, saved, event.keeps,
                 event.linked, cuts(event.cuts) if event.cuts else (), event.graph_of if own is None else own,
-                event.recomputes,
+                event.recomputes, event.constant, event.shared,
             )  # fmt: skip
             written.append(made)
 
@@ -681,7 +681,8 @@ class _Again:
         return tuple([self.node(number) or number for number in numbers])
 
     def _bind(self, event: Bind) -> Event:
-        return Bind(self.site(event.at), event.name, self.node(event.node), self.cuts(event.cuts), event.item)
+        node, cuts = self.node(event.node), self.cuts(event.cuts)
+        return Bind(self.site(event.at), event.name, node, cuts, event.item, event.inside_forward)
 
     def _in_place(self, event: InPlace) -> Event:
         return InPlace(

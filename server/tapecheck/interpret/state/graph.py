@@ -228,6 +228,7 @@ class GraphBuilder:
         exists: Fact = "yes",
         graph_of: str | None = None,
         recomputes: bool = False,
+        shared: bool = False,
     ) -> Tensor:
         """Return a node with the tensor it produces. `exists` is "may" where its inputs may carry no graph."""
         sources: list[int] = []
@@ -246,7 +247,7 @@ class GraphBuilder:
         site = self._position.site(at)
         node = Node(
             number, op, site, tuple(sources), tuple(saved), both(keeps, exists), both(linked, exists),
-            cuts[:limits.MAX_CUTS], graph_of, recomputes,
+            cuts[:limits.MAX_CUTS], graph_of, recomputes, "", shared and exists == "yes",
         )  # fmt: skip
         writer.tape.events.append(node)
         writer.ledger.nodes[number] = node

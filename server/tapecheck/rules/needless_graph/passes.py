@@ -145,7 +145,7 @@ def runs_layer(reading: Reading, node: Node) -> bool:
         if source in leaves and (leaves[source].parameter or source in reading.learned)
     ]
     if any(leaf.many for leaf in parameters):
-        return node.keeps == "yes" or node.id in reading.of_trained_models
+        return node.keeps == "yes" or node.shared or node.id in reading.of_trained_models
     own = {leaf.storage for leaf in parameters}
     if not own or node.keeps != "yes":
         return False

@@ -16,7 +16,7 @@ from tapecheck.rules.needless_graph.passes import Pass, Passes, evaluates, read_
 from tapecheck.rules.reading import LoopRun, Reading, covered, iteration_in, remembered, search, with_sources, within
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import called_from
-from tapecheck.tape import Assumed, Assumption, Decision, LeafEscape, Node, Site, Span
+from tapecheck.tape import Assumed, Assumption, Bind, Decision, LeafEscape, Node, Site, Span
 
 _MODE = "set_grad_enabled"
 """What the dry run calls the decision whether recording is switched on by a flag that it does not know."""
@@ -269,12 +269,29 @@ def _kept_by_object(reading: Reading, built: Collection[int], but: str = "") -> 
 
 @remembered
 def _below_objects(reading: Reading, but: str) -> Set[int]:
-    """Return what leads to the values that objects have in attributes, and that no method of the name `but` stores."""
+    """Return what leads to the values that objects have in attributes, and that no method of the name `but` stores, nor
+    what such a method calls.
+    """
     return reading.below(
         node
         for node, binds in reading.binds.items()
-        if any("." in bind.name and bind.at.function.rpartition(".")[2] != but for _, bind in binds)
+        if any("." in bind.name and not (but and _is_run_by(reading, bind, but)) for _, bind in binds)
     )
+
+
+def _is_run_by(reading: Reading, bind: Bind, method: str) -> bool:
+    """Return whether a method of a name sets something, or calls what sets it."""
+    if bind.inside_forward or bind.at.function.rpartition(".")[2] == method:
+        return True
+    begun, stack = _stacks_of(reading, f".{method}"), bind.at.stack
+    return bool(begun) and any(stack[depth:] in begun for depth in range(1, len(stack)))
+
+
+@remembered
+def _stacks_of(reading: Reading, method: str) -> Set[tuple[Span, ...]]:
+    """Return the calls that led to methods of a name which have computed something."""
+    sites = (node.at for node in reading.ledger.nodes.values())
+    return {site.stack for site in sites if site.function.endswith(method) and site.stack}
 
 
 def _read_later(run: _LoopBuilt) -> bool:
