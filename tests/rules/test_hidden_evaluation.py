@@ -20,6 +20,13 @@ GIVES = {
     "picked": "mean = net(x)[0]",
     "dropped": "_, _, _, mean = net(x)",
 }
+FREEZES = (
+    "net.requires_grad_(False)",
+    "for p in net.parameters():\n    p.requires_grad = False",
+    "for module in net.modules():\n    module.requires_grad_(False)",
+    "for name, module in net.named_children():\n    for p in module.parameters():\n        p.requires_grad = False",
+)
+MADE = "import zoo\n\nnet = zoo.build(3)\nTELL\nUSE"
 READ = ("print(mean.detach().numpy())", "right = (mean.argmax(1) == 1).sum().item()")
 LEARNED = {
     "in the loop": "optimizer.zero_grad()\nmean.pow(2).sum().backward()\noptimizer.step()",
@@ -83,19 +90,35 @@ def test_what_is_told_nothing_may_be_any_function() -> None:
     assert codes(program(LOADED, "pass", loop(GIVES["two"], READ[0]))) == []
 
 
-@pytest.mark.parametrize(
-    "off", ["net.requires_grad_(False)", "for p in net.parameters():\n    p.requires_grad = False"]
-)
 @pytest.mark.parametrize("gives", GIVES)
+@pytest.mark.parametrize("off", FREEZES)
 def test_what_is_frozen_records_nothing(off: str, gives: str) -> None:
-    for tell in TOLD:
-        for form in (LOADED, GIVEN):
-            assert codes(program(form, tell, f"{off}\n{loop(GIVES[gives], READ[0])}")) == []
+    use = loop(GIVES[gives], READ[0])
+    for form, tell in itertools.product((LOADED, GIVEN, MADE), TOLD[::2]):
+        assert codes(program(form, tell, f"{off}\n{use}")) == [], form
+        assert codes(program(form, "pass", f"{off}\n{tell}\n{use}")) == [], form
 
 
 def test_two_losses_of_what_one_call_gives_may_share_nothing() -> None:
     text = program(GIVEN, "net.eval()", loop(GIVES["two"], "mean.sum().backward()\nscale.sum().backward()"))
     assert not any(finding.certain for finding in check(from_text(text, "x.py")).findings)
+
+
+@pytest.mark.parametrize("part", ["given.model", "given[0]", "given['net']", "given.nets[1].body"])
+def test_a_part_of_what_is_handed_in_is_a_model_once_it_is_told_to_evaluate(part: str) -> None:
+    for gives in GIVES.values():
+        text = loop(gives.replace("net(x)", f"{part}(x)"), READ[1])
+        whole = f"import torch\n\n\ndef sample(given):\n    TELL\n{indented(text)}"
+        assert codes(whole.replace("TELL", f"{part}.eval()")) == ["TAPE302"]
+        assert codes(whole.replace("TELL", "pass")) == []
+        assert codes(whole.replace("TELL", f"{part}.eval()\n    given.requires_grad_(False)")) == []
+        learned = whole.replace("TELL", f"{part}.eval()").replace(READ[1], "mean.sum().backward()")
+        assert "TAPE302" not in codes(learned)
+
+
+def test_what_becomes_an_array_as_it_is_has_no_graph() -> None:
+    for form, gives in itertools.product((LOADED, GIVEN), GIVES.values()):
+        assert codes(program(form, "net.eval()", loop(gives, "print(mean.numpy())"))) == []
 
 
 DECODER = """\

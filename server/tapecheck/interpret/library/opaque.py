@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from tapecheck.interpret import limits
@@ -72,6 +72,8 @@ _PURE = frozenset((
 ))  # fmt: skip
 _LOOKS_UP = frozenset(("get_buffer", "get_parameter", "get_submodule"))
 """Methods of a module that give a part of it by its name."""
+_LISTING = ("children", "modules", "named_children", "named_modules")
+"""Methods of a module that give all that it is made of."""
 _COMPUTES_NOTHING = _LOOKS_UP | frozenset((
     "_load_from_state_dict", "_save_to_state_dict", "add_module", "extra_repr", "load_state_dict", "register_buffer",
     "register_module", "register_parameter", "set_extra_state", "set_submodule",
@@ -582,10 +584,11 @@ def _output(
 ) -> Unknown:
     """Return what an unknown model makes of values."""
     parts = [parameters, *torch.nn.replaced_parameters(model), *values]
-    # A model that somebody wrote and saved may hand back states that it has cut.
-    linked: Fact = "may" if parameters.noted(Mark.SAVED) else "yes"
-    # Nobody knows what several values share.
-    shared = torch.world.position.unpacked.get(node, 0) > 0
+    # A model that somebody wrote and saved may hand back states that it has cut, and so may one that hidden code made.
+    unseen = parameters.noted(Mark.UNSEEN) is True
+    linked: Fact = "may" if unseen or parameters.noted(Mark.SAVED) else "yes"
+    # Nobody knows what several values share, nor what is kept by a model that need not have a layer.
+    shared = unseen or torch.world.position.unpacked.get(node, 0) > 0
     return opaque(torch, model.name, parts, node, linked=linked, keeps="may" if shared else "yes", shared=shared)
 
 
@@ -674,10 +677,13 @@ def _requires_grad(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: 
         held = map(torch.world.graph.leaf_tensors.get, unknowns.root(owner).kept.leaves)
         visible.may_freeze(leaf for leaf in held if leaf is not None)
         _freezes_any(torch, owner, node)
-    if owner.kept.leaf is not None or not owner.trust.data:
+    model = owner if wanted is True else _listing(owner)
+    # What a file held and is frozen may be a model.
+    saved = owner.part_of.within is not None and wanted is False
+    if owner.kept.leaf is not None or not owner.trust.data or model is not owner or saved:
         if owner.kept.leaf is not None or wanted is False:
             # Of a model nobody knows, whatever it is used for later, no parameter certainly requires grad any more.
-            opaque_parameters(torch, owner, node).graph = "yes" if wanted is True else "may"
+            opaque_parameters(torch, model, node).graph = "yes" if wanted is True else "may"
         return owner
     if owner.node is not None or wanted is not True:
         return owner
@@ -701,7 +707,7 @@ def _freezes_any(torch: Torch, owner: Unknown, node: ast.AST) -> None:
 
 
 def _parameters(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    leaf = opaque_parameters(torch, owner, node)
+    leaf = opaque_parameters(torch, _listing(owner), node)
     return List([(Unknown.plain("name"), leaf) if name == "named_parameters" else leaf], more=True)
 
 
@@ -712,9 +718,14 @@ def _set_mode(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwarg
         # Of what a file held, only a model can be told to evaluate. Its parts are its own from now on.
         opaque_parameters(torch, owner, node)
         owner.trust = owner.trust._replace(data=False)
-    elif owner.node is None and id(owner) in torch.world.assumptions.passed and not args and not kwargs:
-        # So is what was passed in, as far as anybody knows.
-        presumed_parameters(torch, owner, node)
+    elif owner.node is None and not args and not kwargs:
+        # So is what was passed in, or a part of it, as far as anybody knows, and what hidden code has made: that may be
+        # told to train whatever it is.
+        passed = id(unknowns.root(owner)) in torch.world.assumptions.passed
+        # What has parameters as a whole has those of its parts among them.
+        whole = any(one.kept.leaf is not None for one in _wholes(owner))
+        if (passed or name == "eval") and not whole:
+            presumed_parameters(torch, owner, node, made=not passed)
     if isinstance(mode, bool) and owner.kept.leaf is not None and owner.kept.leaf.node is not None:
         torch.world.writer.emit(ModeSet(torch.world.position.site(node), mode, (owner.kept.leaf.node,)))
     return owner
@@ -738,7 +749,7 @@ def _detach(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs,
 
 
 def _generate(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    if owner.kept.leaf is None:
+    if owner.kept.leaf is None or owner.kept.leaf.noted(Mark.UNSEEN):
         return NO_MODEL
     # Text generation of transformers runs under no_grad.
     result = Unknown("generate()")
@@ -836,12 +847,17 @@ _ACTING = frozenset((
 """Those of them that do something to graphs or gradients."""
 
 
-def opaque_parameters(torch: Torch, owner: Unknown, node: ast.AST, source: Tensor | None = None) -> Tensor:
-    """One leaf that stands for all parameters of an unknown model, or for copies of what `source` stands for."""
-    if owner.kept.leaf is None:
+def opaque_parameters(
+    torch: Torch, owner: Unknown, node: ast.AST, source: Tensor | None = None, *, made: bool = False
+) -> Tensor:
+    """One leaf that stands for all parameters of an unknown model, or for copies of what `source` stands for; `made`
+    says that the program has got the model from hidden code, as those that come out of a library or a file.
+    """
+    if owner.kept.leaf is None or owner.kept.leaf.noted(Mark.UNSEEN):
+        # What is asked for its parameters is a model, and these are what is asked for.
         name = f"{owner.name} parameters"
         leaf = torch.world.graph.data(name)
-        made, copied = owner.part_of.within is not None, None if source is None else source.of_leaf
+        made, copied = made or owner.part_of.within is not None, None if source is None else source.of_leaf
         torch.world.graph.make_leaf(leaf, node, name, parameter=True, copy_of=copied, made=made, many=True)
         # Until it is told to train or to evaluate, what a file held is data.
         leaf.extra = {Mark.OPAQUE: True, Mark.SAVED: owner.part_of.within is not None and owner.trust.data}
@@ -850,6 +866,9 @@ def opaque_parameters(torch: Torch, owner: Unknown, node: ast.AST, source: Tenso
             leaf.graph = source.graph
             leaf.extra.update(source.extra or {})
         owner.kept = owner.kept._replace(leaf=leaf)
+        for part in _models_within(owner, limits.LEAVES_DEPTH):
+            # Whoever has them all may freeze them.
+            part.graph = "may"
         if owner.part_of.within is not None:
             # What is asked of its parts from now on is asked of its own parameters.
             owner.part_of = owner.part_of._replace(within=owner)
@@ -859,8 +878,33 @@ def opaque_parameters(torch: Torch, owner: Unknown, node: ast.AST, source: Tenso
     return owner.kept.leaf
 
 
-def presumed_parameters(torch: Torch, owner: Unknown, node: ast.AST) -> None:
+def _listing(module: Unknown) -> Unknown:
+    """Return the model that lists a value among all its modules, whose parameters are its own; any other is itself."""
+    called = unknowns.root(module).origin.called
+    listed = isinstance(called, Unknown) and called.part_of.attr in _LISTING
+    owner = called.part_of.owner if listed and isinstance(called, Unknown) else None
+    return module if owner is None or owner.node is not None else owner
+
+
+def _wholes(part: Unknown) -> Iterator[Unknown]:
+    """Yield what a value is a part of, innermost first."""
+    while (whole := part.part_of.owner or part.part_of.source) is not None:
+        yield whole
+        part = whole
+
+
+def _models_within(owner: Unknown, depth: int) -> Iterator[Tensor]:
+    """Yield what stands for the parameters of those parts of a value that are presumed to be models."""
+    if depth == 0:
+        return
+    for part in only((*(owner.asked.attrs or {}).values(), *(owner.asked.items or {}).values()), Unknown):
+        if part.kept.leaf is not None and part.kept.leaf.noted(Mark.PRESUMED):
+            yield part.kept.leaf
+        yield from _models_within(part, depth - 1)
+
+
+def presumed_parameters(torch: Torch, owner: Unknown, node: ast.AST, *, made: bool = False) -> None:
     """Take for a module what only the name of a method tells to be one, such as `eval`: a dataset may have that."""
     if owner.kept.leaf is None:
-        leaf = opaque_parameters(torch, owner, node)
-        leaf.extra = {**(leaf.extra or {}), Mark.PRESUMED: True}
+        leaf = opaque_parameters(torch, owner, node, made=made)
+        leaf.extra = {**(leaf.extra or {}), Mark.PRESUMED: True, Mark.UNSEEN: made}

@@ -139,6 +139,8 @@ class Mark(Enum):
     """The method that makes a tensor have its type of floating numbers; unknown where that is."""
     SAVED = "saved"
     """Whether such a model comes out of a saved file."""
+    UNSEEN = "unseen"
+    """Whether hidden code has made what is presumed to be such a model, and nothing was asked for its parameters."""
     PERHAPS_A_COPY = "perhaps a copy"
     """Taken by an index nobody knows: a number gives a view, an array of them a copy."""
     PERHAPS_A_NUMBER = "perhaps a number"

@@ -16,7 +16,7 @@ from tapecheck.rules.needless_graph.passes import Pass, Passes, evaluates, read_
 from tapecheck.rules.reading import LoopRun, Reading, covered, iteration_in, remembered, search, with_sources, within
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import called_from
-from tapecheck.tape import Assumed, Assumption, Bind, Decision, LeafEscape, Node, Site, Span
+from tapecheck.tape import Assumed, Assumption, Bind, Cut, Decision, LeafEscape, Node, Site, Span
 
 _MODE = "set_grad_enabled"
 """What the dry run calls the decision whether recording is switched on by a flag that it does not know."""
@@ -398,7 +398,7 @@ def _of_its_own(reading: Reading, loop: LoopRun, *, recording: bool) -> _Unused 
     certain = _of_forward(reading, loop, built, reading.of_parameters)
     hidden = reading.of_made_models | reading.of_trained_models if recording else reading.of_hidden_models
     own = certain or _of_forward(reading, loop, built, reading.of_parameters | hidden)
-    if not own:
+    if not own or not (certain or _may_record(reading, built)):
         return None
     first = iteration_in(nodes[own[0]].at, loop)
     last = [node for node in own if iteration_in(nodes[node].at, loop) == first][-1]
@@ -408,10 +408,18 @@ def _of_its_own(reading: Reading, loop: LoopRun, *, recording: bool) -> _Unused 
 
 def _evaluated(reading: Reading, built: Sequence[int]) -> bool:
     """Return whether what some nodes compute is read as data, in ways that do not fail where recording is on."""
+    return any(cut.how != "no_grad" for cut in _cuts_of(reading, built)) and _may_record(reading, built)
+
+
+def _may_record(reading: Reading, built: Sequence[int]) -> bool:
+    """Return whether what some nodes compute may have a graph: that has to be detached before it becomes an array."""
+    return all(cut.how != "numpy" for cut in _cuts_of(reading, built))
+
+
+def _cuts_of(reading: Reading, built: Sequence[int]) -> list[Cut]:
+    """Return the cuts that take what some nodes compute out of its graph."""
     computed = reading.above(built)
-    cuts = [cut for cut in reading.ledger.cuts.values() if not computed.isdisjoint(cut.nodes)]
-    # What has a graph has to be detached before it becomes an array.
-    return any(cut.how != "no_grad" for cut in cuts) and all(cut.how != "numpy" for cut in cuts)
+    return [cut for cut in reading.ledger.cuts.values() if not computed.isdisjoint(cut.nodes)]
 
 
 def _of_forward(reading: Reading, loop: LoopRun, built: Sequence[int], leading: Set[int]) -> list[int]:
