@@ -416,8 +416,9 @@ def _called_by_name(torch: Torch, function: Unknown, hidden: bool, args: Args, k
     owner, name, leaves_kept = function.part_of.owner, function.part_of.attr, unknowns.root(function).kept.leaves
     by_name = owner is not None and not (hidden and _is_given_values(torch, name, args, kwargs))
     if hidden:
-        if owner is not None and ((by_name and name in _ACTING) or leaves_kept):
-            torch.world.assumptions.note("name", f"`{function.name}` does what its name says", node, leaves_kept)
+        about = leaves_kept or (_stepped(torch, function, args, kwargs) if by_name else None)
+        if owner is not None and about is not None:
+            torch.world.assumptions.note("name", f"`{function.name}` does what its name says", node, about)
         whole = unknowns.root(function)
         if visible.was_saved((whole.part_of.within or whole).name) and not torch.nn.is_method(name):
             # What was saved to be called is a model, or a part of one: a forward pass does nothing to what it is given.
@@ -429,6 +430,26 @@ def _called_by_name(torch: Torch, function: Unknown, hidden: bool, args: Args, k
     if hidden and known is not NO_MODEL:
         _by_name(torch, function, node)
     return known
+
+
+def _stepped(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs) -> tuple[int, ...] | None:
+    """Return the leaves that the `step` of an object from hidden code can come to, an optimizer's or an environment's:
+    those of hidden models, and what hidden code was given; empty where it may be any, None where there is none, or the
+    method is none that acts.
+    """
+    if function.part_of.attr not in _ACTING:
+        return None
+    given = (*args, *kwargs.values())
+    if function.part_of.attr != "step" or _computes_any(args, kwargs) or any(map(_may_lead, given)):
+        return NOTHING
+    known = torch.world.graph.leaf_tensors
+    reached = [number for number, leaf in known.items() if leaf.noted(Mark.OPAQUE) or number in torch.autograd.escaped]
+    return tuple(reached) if reached or not known else None
+
+
+def _may_lead(value: Value) -> bool:
+    """Return whether a value that hidden code is given may lead to parameters: no number and no text does."""
+    return not is_constant(value) and not (may_carry(value) and value.borne() == "no")
 
 
 def _may_clear(torch: Torch, function: Unknown, model: Unknown, node: ast.AST) -> None:
@@ -719,16 +740,21 @@ def _set_mode(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwarg
         opaque_parameters(torch, owner, node)
         owner.trust = owner.trust._replace(data=False)
     elif owner.node is None and not args and not kwargs:
-        # So is what was passed in, or a part of it, as far as anybody knows, and what hidden code has made: that may be
-        # told to train whatever it is.
-        passed = id(unknowns.root(owner)) in torch.world.assumptions.passed
-        # What has parameters as a whole has those of its parts among them.
-        whole = any(one.kept.leaf is not None for one in _wholes(owner))
-        if (passed or name == "eval") and not whole:
-            presumed_parameters(torch, owner, node, made=not passed)
+        _presume(torch, owner, name, node)
     if isinstance(mode, bool) and owner.kept.leaf is not None and owner.kept.leaf.node is not None:
         torch.world.writer.emit(ModeSet(torch.world.position.site(node), mode, (owner.kept.leaf.node,)))
     return owner
+
+
+def _presume(torch: Torch, owner: Unknown, name: str, node: ast.AST) -> None:
+    """Take for a model what is told to evaluate: what was passed in, or a part of it, as far as anybody knows, and what
+    hidden code has made, which may be told to train whatever it is.
+    """
+    passed = id(unknowns.root(owner)) in torch.world.assumptions.passed
+    # What has parameters as a whole has those of its parts among them.
+    whole = any(one.kept.leaf is not None for one in _wholes(owner))
+    if (passed or name == "eval") and not whole:
+        presumed_parameters(torch, owner, node, made=not passed)
 
 
 def _taken_out(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -880,10 +906,11 @@ def opaque_parameters(
 
 def _listing(module: Unknown) -> Unknown:
     """Return the model that lists a value among all its modules, whose parameters are its own; any other is itself."""
-    called = unknowns.root(module).origin.called
-    listed = isinstance(called, Unknown) and called.part_of.attr in _LISTING
-    owner = called.part_of.owner if listed and isinstance(called, Unknown) else None
-    return module if owner is None or owner.node is not None else owner
+    for called in only((unknowns.root(module).origin.called,), Unknown):
+        owner = called.part_of.owner
+        if called.part_of.attr in _LISTING and owner is not None and owner.node is None:
+            return owner
+    return module
 
 
 def _wholes(part: Unknown) -> Iterator[Unknown]:
