@@ -59,6 +59,8 @@ SHOWN = (
     "with torch.set_grad_enabled(True):\n    net(x).sum().backward()",
     "with torch.inference_mode(False):\n    net(x).sum().backward()",
     "@torch.enable_grad()\ndef learn{n}():\n    net(x).sum().backward()\n\nlearn{n}()",
+    "with hidden.on:\n    net(x).sum().backward()",
+    "@hidden.on\ndef apart{n}():\n    net(x).sum().backward()\n\napart{n}()",
     "torch.set_grad_enabled(True)",
     "def switch{n}():\n    torch.set_grad_enabled(True)\n\nswitch{n}()",
     "with torch.no_grad():\n    torch.set_grad_enabled(True)",
@@ -169,10 +171,13 @@ def _written(parts: list[str], at: int, around: str, used: str) -> str:
 
 
 def _modes(program: str, hidden: int, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Return for each completion that runs whether recording is on where the program notes it."""
+    """Return for each completion that runs whether recording is on where the program notes it: hidden
+    code switches it off or leaves it, and a hidden context or decorator switches it on within or leaves it.
+    """
     found: list[bool] = []
-    for answers in itertools.product((False, True), repeat=hidden):
+    for on, *answers in itertools.product((False, True), repeat=hidden + 1):
         module = types.ModuleType("hidden")
+        vars(module)["on"] = torch.enable_grad() if on else _Run(off=False)
         vars(module).update({f"run{n}": _Run(answer) for n, answer in enumerate(answers)})
         monkeypatch.setitem(sys.modules, "hidden", module)
         for name in [name for name in sys.modules if name.startswith("late")]:

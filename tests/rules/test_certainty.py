@@ -233,7 +233,8 @@ def test_what_may_run_without_recording_is_reported_where_a_backward_shows_that_
 
     assert of("pass") == [] and of("(out + model(state).sum()).backward()") == []
     (finding,) = of("out.backward()")
-    assert {one.kind for one in finding.rests_on} == {kind} and not finding.certain
+    # What runs apart shows nothing of the sum outside.
+    assert {one.kind for one in finding.rests_on} == {kind, "mode"} and not finding.certain
 
 
 CARRIED = """\

@@ -88,13 +88,14 @@ def _run(
             forward=forward,
             trusted=world.assumptions.begin("decorator", text, node) if alone else None,
         )
-    begun = world.assumptions.begin("decorator", text, node)
+    begun, stretch = world.assumptions.begin("decorator", text, node), world.modes.apart()
     try:
         result = _run_body(machine, function, args, kwargs, node, forward=forward)
         world.graph.lend(only_tensors((*args, *kwargs.values(), result)))
         return result
     finally:
         world.assumptions.end(begun)
+        world.modes.resume(stretch)
 
 
 def _is_forward(function: Function, receiver: Value) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, replace
 
+from tapecheck.interpret.state.modes import Modes
 from tapecheck.interpret.state.position import Position
 from tapecheck.interpret.state.writer import TapeWriter
 from tapecheck.interpret.values import Value
-from tapecheck.tape import NOTHING, Assumed, AssumptionKind, Backward, InPlace, Leaf, Node, Raised, Site, Span
+from tapecheck.tape import NOTHING, Assumed, AssumptionKind, Backward, InPlace, Leaf, Node, Raised, Site, Span, Switched
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +25,9 @@ class Begun:
 class Assumptions:
     """The answers that the dry run has gone on with, and what tells opaque code from the program's own."""
 
-    def __init__(self, writer: TapeWriter, position: Position) -> None:
+    def __init__(self, writer: TapeWriter, position: Position, modes: Modes) -> None:
         self._writer = writer
+        self._modes = modes
         self._position = position
         self.passed: dict[int, Value] = {}
         """The unknown arguments that a function was started with, by id, and what calls of them return."""
@@ -35,7 +37,7 @@ class Assumptions:
         """
         self.decorated: dict[int, str] = {}
         """The functions that a decorator which is not visible was given, by the id of their node."""
-        self._entered: list[tuple[object, Begun]] = []
+        self._entered: list[tuple[object, Begun, Switched | None]] = []
 
     def note(self, kind: AssumptionKind, text: str, node: ast.AST, about: tuple[int, ...] = ()) -> None:
         """Note that the dry run goes on with one of several answers; `text` completes "assumes that"."""
@@ -97,13 +99,17 @@ class Assumptions:
 
     def enter(self, block: object, kind: AssumptionKind, text: str, node: ast.AST) -> None:
         """Note that a block begins, of a context manager or a loop, that runs as it does only if `text` holds."""
-        self._entered.append((block, self.begin(kind, text, node)))
+        begun = self.begin(kind, text, node)
+        self._entered.append((block, begun, self._modes.apart() if kind == "context" else None))
 
     def leave(self, block: object) -> None:
         """Note what was taken for granted of a block that ends, if anything was."""
         for number in reversed(range(len(self._entered))):
             if self._entered[number][0] is block:
-                self.end(self._entered.pop(number)[1])
+                _, begun, stretch = self._entered.pop(number)
+                self.end(begun)
+                if stretch is not None:
+                    self._modes.resume(stretch)
                 return
 
     def leave_all(self) -> None:

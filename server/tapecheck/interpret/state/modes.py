@@ -75,6 +75,14 @@ class Modes:
             self.stretches += 1
             self.resume(Switched(self.stretches, told))
 
+    def apart(self) -> Switched:
+        """Note that code begins which hidden code runs in a mode of its own, and return how it was set outside."""
+        before = self.stretch
+        if self.grad_mode == "yes":
+            self.stretches += 1
+            self.resume(Switched(self.stretches, False))
+        return before
+
     def resume(self, stretch: Switched) -> None:
         """Note that the grad mode is again as it was set there."""
         if stretch is not self.stretch:

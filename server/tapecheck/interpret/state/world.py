@@ -94,7 +94,7 @@ class World:
         self.knowledge = Knowledge()
         self.stores = StoreCounts()
         self.omissions = Omissions(self.position)
-        self.assumptions = Assumptions(self.writer, self.position)
+        self.assumptions = Assumptions(self.writer, self.position, self.modes)
         self.watcher: Watching | None = None
 
     def end(self, how: Ending, detail: str = "") -> None:
