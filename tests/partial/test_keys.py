@@ -84,3 +84,43 @@ def test_a_hidden_name_may_be_that_of_an_attribute(stored: str) -> None:
     assert raised == ["other"]
     found = check(from_text(program, "train.py")).findings
     assert not any(one.code == "TAPE103" and one.certain for one in found)
+
+
+REPLACED = (
+    "kept[hidden.key(i)] = 0",
+    "kept[name] = 0",
+    "for key, one in hidden.pairs(i):\n        kept[key] = one",
+    "for key in hidden.keys(i):\n        kept[key] = 0",
+    "for key in hidden.keys(i):\n        kept.pop(key, None)",
+    "kept.update({hidden.key(i): 0})",
+    "kept.update(hidden.pairs(i))",
+    "kept |= hidden.pairs(i)",
+    "kept.pop(hidden.key(i), None)",
+    "kept.pop(name, None)",
+    "kept.update({key: one for key, one in hidden.pairs(i)})",
+    "if name in kept:\n        del kept[name]",
+    "kept = {**kept, **dict(hidden.pairs(i))}",
+    "kept[hidden.key(i)] = torch.zeros(2)",
+)
+"""What stores over an entry by a key that hidden code says, or takes it out."""
+
+
+@pytest.mark.parametrize("own", ["i", "str(i)", "f'{i}'"])
+@pytest.mark.parametrize("replaced", REPLACED)
+def test_hidden_keys_may_be_those_that_the_program_stores_under(replaced: str, own: str) -> None:
+    text = PROGRAM.format(stored=f"kept[{own}] = loss\n    {replaced}")
+    kind = int if own == "i" else str
+    kept = []
+    for same in (True, False):
+        key = (lambda i: kind(i)) if same else (lambda i: f"another {i}")
+        hidden = types.SimpleNamespace(
+            key=key,
+            keys=lambda i, key=key: [key(i)],
+            pairs=lambda i, key=key: {key(i): 0}.items() if "|=" not in replaced else {key(i): 0},
+            loader=lambda key=key: ((key(i), torch.ones(4, 2)) for i in range(5)),
+        )
+        ran: dict[str, Any] = {"hidden": hidden}
+        exec(compile(text.replace("import hidden\n", ""), "t.py", "exec"), ran)
+        kept.append(sum(getattr(one, "grad_fn", None) is not None for one in ran["kept"].values()))
+    assert kept == [0, 5]
+    assert not any(one.code == "TAPE201" and one.certain for one in check(from_text(text, "t.py")).findings), text

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import islice
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
@@ -341,8 +342,9 @@ class Libraries:
             self.world.assumptions.note("effect", f"`{name}` keeps what is stored as it is", node, tuple(about))
 
     def trusted_keys(self, owner: Dict, options: Value, node: ast.AST) -> None:
-        """Note that what is stored under names which nobody knows is taken to leave what a dict holds under others."""
-        held = carry.tensors_in(tuple(owner.named().values()), into_objects=False)
+        """Note that what is stored under keys which nobody knows is taken to leave what a dict holds under others."""
+        known = (owner.items[key] for key in reversed(owner.items) if type(key) is str or type(key) is int)
+        held = carry.tensors_in(tuple(islice(known, limits.LOOKED_AT)), into_objects=False)
         about = dict.fromkeys(one.node for one in held if one.node is not None and not carry.is_leaf(one))
         if about:
             name = path_of(options) or getattr(options, "name", "")

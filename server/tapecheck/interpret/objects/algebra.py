@@ -361,12 +361,20 @@ def _takes_after(m: Engine, owner: Dict, source: Dict) -> None:
         m.library.takes_after(owner.items.owner, other)
 
 
+def spread_over(m: Engine, owner: Dict, source: Value, node: ast.AST) -> None:
+    """Note that what a dict holds may be stored over by the keys of another mapping that nobody knows."""
+    unseen = [source] if is_unseen(source) or rest_of(source) & MORE else []
+    unseen += (key for other in only([source], Dict) for key in map(unkey, other.items) if is_unseen(key))
+    for one in unseen[:1]:
+        m.library.trusted_keys(owner, one, node)
+
+
 def _overwritten(m: Engine, owner: Dict, options: Value, node: ast.AST) -> None:
     """Note that what a dict holds may have been stored over by options of which nobody knows what is in them."""
+    m.library.trusted_keys(owner, options, node)
     if not isinstance(owner.items, Attributes) and not any(isinstance(key, str) for key in owner.items):
         # A dict of many keys is made by storing one after the other: each time it would be looked through.
         return
-    m.library.trusted_keys(owner, options, node)
     if isinstance(owner.items, Attributes):
         owner.items.overwritten(m, options, node)
     else:
@@ -377,7 +385,10 @@ def stored_under(m: Engine, owner: Dict, index: Value, value: Value, node: ast.A
     """Return the key of the entry that a value is stored over by a name that nobody knows; where that is not known,
     None, and note that it may be any that is there.
     """
-    if not is_unseen(index) or not is_name(index):
+    if not is_unseen(index):
+        return None
+    if not is_name(index):
+        m.library.trusted_keys(owner, index, node)
         return None
     if is_constant(value) or (isinstance(value, Unknown) and value.node is None):
         _overwritten(m, owner, index, node)

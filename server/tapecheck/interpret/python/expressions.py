@@ -494,6 +494,7 @@ def _dict(machine: Engine, node: ast.Dict, env: Env) -> Value:
     for key_node, value_node in zip(node.keys, node.values):
         value = machine.eval(value_node, env)
         if key_node is None:
+            algebra.spread_over(machine, result, value, value_node)
             if isinstance(value, Dict):
                 result.items.update(value.items)
                 result.more |= value.more
