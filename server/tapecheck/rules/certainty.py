@@ -277,7 +277,7 @@ def _perhaps_off(reading: Reading, end: int) -> Assumed | None:
     anywhere = not here.told and here.number not in shown
     found = None
     for position, event in reading.assumed:
-        counts = event.kind == "mode" and position < end and event.at.span not in harmless
+        counts = event.kind == "mode" and position < end and harmless.isdisjoint(_code_of(event))
         if counts and (anywhere or stretches.at(position) == here):
             found = event
     return found
@@ -317,13 +317,21 @@ def _shown(reading: Reading) -> dict[int, int]:
 
 
 @remembered
-def _harmless(reading: Reading) -> Set[Span]:
-    """Return the calls behind which, in the same stretch, a node was built that a backward starts from: recording is on
+def _harmless(reading: Reading) -> Set[Span | str]:
+    """Return the code behind which, in the same stretch, a node was built that a backward starts from: recording is on
     there.
     """
     stretches, shown = _stretches(reading), _shown(reading)
     modes = [(position, event) for position, event in reading.assumed if event.kind == "mode"]
-    return {event.at.span for position, event in modes if position <= shown.get(stretches.at(position).number, -1)}
+    left_on = (event for position, event in modes if position <= shown.get(stretches.at(position).number, -1))
+    return {one for event in left_on for one in _code_of(event)}
+
+
+def _code_of(event: Assumed) -> tuple[Span | str, ...]:
+    """Return what tells the code that an assumption is about: its call; where something is read also what that is, as a
+    loader is by a second loop.
+    """
+    return (event.at.span, event.text) if event.read else (event.at.span,)
 
 
 def _cut_short(tape: Tape) -> bool:

@@ -844,7 +844,8 @@ class Assumed:
 
     `text` completes "assumes that". `about` are the nodes and leaves that another answer could matter to, empty where
     it could matter to any. `recorded` are those of them that are as they are whether recording is on or off: leaves
-    that were made, what was walked. `inside_forward` says that a module's forward runs it.
+    that were made, what was walked. `inside_forward` says that a module's forward runs it, `read` that no call does but
+    an operation on a value: iteration, an item, an attribute.
     """
 
     at: Site
@@ -853,6 +854,7 @@ class Assumed:
     about: tuple[int, ...] = ()
     recorded: tuple[int, ...] = ()
     inside_forward: bool = False
+    read: bool = False
 
 
 @built_directly

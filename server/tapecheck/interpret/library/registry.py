@@ -132,8 +132,6 @@ class Libraries:
         self.world: World = engine.world
         self.torch = torch = Torch(engine)
         self._imported: set[str] = set()
-        self._read: set[tuple[str, int]] = set()
-        """What operations have run code of, by its name and the stretch of recording that it was in."""
         # What tensors and unknown values do is asked at every step: torch's own methods, not ways to them.
         self.requires = torch.requires
         self.tensor_attribute = torch.tensor_attribute
@@ -251,12 +249,8 @@ class Libraries:
 
     def runs_unseen(self, value: Value, node: ast.AST) -> None:
         """Note that an operation may run code of a value that is not visible, which is taken to leave recording on."""
-        name = self._may_switch(value)
-        # What has left recording on when it was read first leaves it on when it is read again.
-        read = name, self.world.modes.stretch.number
-        if name and read not in self._read:
-            self._read.add(read)
-            visible.leaves_recording_on(self.torch, name, node)
+        if name := self._may_switch(value):
+            visible.leaves_recording_on(self.torch, name, node, read=True)
 
     def _may_switch(self, value: Value) -> str:
         """Return the name of a value whose code is not visible and may switch recording off; an empty one of others."""

@@ -89,10 +89,10 @@ def decorator_modelled(path: str) -> bool:
     return modelled(path) or path.partition(".")[0] in _ENTRY_DECORATORS
 
 
-def leaves_recording_on(torch: Torch, name: str, node: ast.AST) -> None:
+def leaves_recording_on(torch: Torch, name: str, node: ast.AST, *, read: bool = False) -> None:
     """Note that opaque code which is run is taken to leave recording on, as libraries of commands and tests do."""
     if not decorator_modelled(name):
-        torch.world.assumptions.note("mode", f"`{name}` leaves recording on", node, NOTHING)
+        torch.world.assumptions.note("mode", f"`{name}` leaves recording on", node, NOTHING, read=read)
 
 
 def called(torch: Torch, name: str, args: Iterable[Value], node: ast.AST) -> None:

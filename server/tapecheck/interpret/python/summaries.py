@@ -700,7 +700,7 @@ class _Again:
 
     def _assumed(self, event: Assumed) -> Event:
         about, kept = self._all(event.about), self._all(event.recorded)
-        return Assumed(self.site(event.at), event.kind, event.text, about, kept, event.inside_forward)
+        return Assumed(self.site(event.at), event.kind, event.text, about, kept, event.inside_forward, event.read)
 
     def _shape(self, old: Value, then: Unknown, whole: Unknown | None = None) -> Unknown:
         """Return a shape, or a number in it, like one of that call, with all that it was asked for."""

@@ -39,10 +39,12 @@ class Assumptions:
         """The functions that a decorator which is not visible was given, by the id of their node."""
         self._entered: list[tuple[object, Begun, Switched | None]] = []
 
-    def note(self, kind: AssumptionKind, text: str, node: ast.AST, about: tuple[int, ...] = ()) -> None:
+    def note(
+        self, kind: AssumptionKind, text: str, node: ast.AST, about: tuple[int, ...] = (), *, read: bool = False
+    ) -> None:
         """Note that the dry run goes on with one of several answers; `text` completes "assumes that"."""
         inside = self._position.inside_forward
-        self._writer.emit(Assumed(self._position.site(node), kind, text, about, inside_forward=inside))
+        self._writer.emit(Assumed(self._position.site(node), kind, text, about, inside_forward=inside, read=read))
 
     def note_exception(self, kind: str, node: ast.AST) -> None:
         """Note that the dry run goes on past an exception of Python's own that it expects here."""
