@@ -22,6 +22,8 @@ from tapecheck.check import check
 from tapecheck.source import from_text
 
 torch = pytest.importorskip("torch")
+# Hidden code answers as the object that it is, torch asks the class.
+pytestmark = pytest.mark.filterwarnings("ignore:Defining your `__torch_function__`")
 
 HIDDEN = (
     "hidden.run{n}()",
@@ -35,6 +37,7 @@ HIDDEN = (
     "with torch.enable_grad():\n    with hidden.run{n}:\n        net(x)",
     "made{n} = hidden.run{n} + 1",
     "made{n} = 1 * -hidden.run{n}",
+    "made{n} = torch.add(x, hidden.run{n})",
     "made{n} = hidden.run{n}[0]",
     "hidden.run{n}[0] = 1",
     "made{n} = hidden.run{n} == 2",
@@ -134,6 +137,10 @@ class _Run:
     __next__ = __enter__ = __exit__ = __add__ = __getitem__ = __setitem__ = __call__
 
     def __neg__(self) -> int:
+        self()
+        return 1
+
+    def __torch_function__(self, *given: Any) -> int:
         self()
         return 1
 

@@ -164,8 +164,10 @@ class Libraries:
         torch = self.torch
         wrappers.collective(torch, path, args, node)
         if path.partition(".")[0] != "torch":
-            # Torch asks of what it is given whether it is a tensor, a size, a device: no code of classes.
             self.engine.operates((*args, *kwargs.values()), node)
+        elif any(type(value) is Tensor for value in args):
+            # Of sizes, devices and rates torch runs no code; an operand may have code of its own.
+            self.engine.operates(args, node)
         known = FUNCTIONS.get(path)
         if known is not None:
             return known(torch, args, kwargs, node)
