@@ -131,6 +131,21 @@ def test_a_skipped_folder_and_any_name_are_checked_when_named(tmp_path: Path) ->
     assert b"Found 1 finding" in tapecheck("check", "build", cwd=tmp_path).stdout
 
 
+def test_notebooks_of_other_languages_are_left_out_of_folders(tmp_path: Path) -> None:
+    (tmp_path / "once.py").write_text(ONCE)
+    for language, text in (("R", "x <- c(1, 2)"), ("python", ONCE)):
+        notebook = {
+            "nbformat": 4,
+            "metadata": {"kernelspec": {"language": language}},
+            "cells": [{"cell_type": "code", "source": text}],
+        }
+        (tmp_path / f"{language}.ipynb").write_text(json.dumps(notebook))
+    whole = tapecheck("check", ".", cwd=tmp_path)
+    assert (whole.returncode, b"2 files checked" in whole.stdout) == (0, True)
+    named = tapecheck("check", "R.ipynb", cwd=tmp_path)
+    assert (named.returncode, b"a notebook of r, not of Python" in named.stdout + named.stderr) == (1, True)
+
+
 def test_no_python_files_is_said(tmp_path: Path) -> None:
     done = tapecheck("check", ".", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, b"")

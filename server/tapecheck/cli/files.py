@@ -6,8 +6,10 @@ import os
 from collections.abc import Iterator, Sequence
 
 from tapecheck.report import Checked, Problem
+from tapecheck.source.cells import SUFFIX
 from tapecheck.source.disk import is_folder
 from tapecheck.source.files import Choice, left_out, walk
+from tapecheck.source.notebook import of_another_language
 from tapecheck.source.project import Projects
 
 STDIN = "-"
@@ -19,7 +21,8 @@ def find_files(
     """Yield the Python files and notebooks under the paths, each once, folders in the order of names.
 
     A file named by itself is taken whatever it is called, unless excluded files are to be left out even then. What is
-    left out of folders is said in `walk`. A path that cannot be read yields the entry that says so.
+    left out of folders is said in `walk`, and so are notebooks of other languages. A path that cannot be read yields
+    the entry that says so.
     """
     choice = choice or Choice()
     seen: set[str] = set()
@@ -45,6 +48,7 @@ def _walk(top: str, choice: Choice, projects: Projects | None) -> Iterator[str |
     broken: list[OSError] = []
     here = f".{os.sep}"
     for path in walk(top, broken.append, choice, projects):
-        yield path.removeprefix(here)
+        if not (path.endswith(SUFFIX) and of_another_language(path)):
+            yield path.removeprefix(here)
     for error in broken:
         yield Checked(str(error.filename).removeprefix(here), problems=[Problem("io-error", str(error.strerror))])

@@ -21,6 +21,8 @@ from tapecheck.source.text import Source, SourceError, from_text, read_bytes, re
 MAX_NOTEBOOK_BYTES = 200_000_000
 """Notebooks hold pictures, too: what counts as a large program is asked of their cells."""
 
+_PYTHON = ("", "python", "ipython")
+"""The languages of notebooks that are read; one that says none is taken for Python."""
 # Magics whose text is Python that runs in the notebook's own namespace.
 _PYTHON_MAGICS = "time|timeit|prun|memit|mprun|lprun|debug"
 _CELL_MAGIC = re.compile(r"\s*%%(\w*)")
@@ -73,7 +75,7 @@ def parse_notebook(data: bytes, path: str) -> Source:
         how = "notebook format 3: convert it with `jupyter nbconvert --to notebook`" if old else "not a notebook"
         raise SourceError(f"{path}: {how}")
     language = _language(content)
-    if language not in ("", "python", "ipython"):
+    if language not in _PYTHON:
         raise SourceError(f"{path}: a notebook of {language}, not of Python")
     found = [
         (number, _text(cell.get("source")), "")
@@ -82,6 +84,17 @@ def parse_notebook(data: bytes, path: str) -> Source:
     ]
     require_size(sum(len(text) for _, text, _ in found), path)
     return join(path, found)
+
+
+def of_another_language(path: str) -> bool:
+    """Return whether a file is a notebook that says it is not of Python; False where it cannot be read as one."""
+    try:
+        data = read_bytes(path, MAX_NOTEBOOK_BYTES)
+        # One of Python has that in the name of its kernel: the others alone are parsed for it.
+        content = {} if b"python" in data else json.loads(data.decode("utf-8-sig"))
+    except (SourceError, ValueError, RecursionError):
+        return False
+    return isinstance(content, dict) and _language(content) not in _PYTHON
 
 
 def _text(source: object) -> str:
