@@ -230,3 +230,41 @@ def test_a_module_that_is_first_imported_later_on_may_switch_recording_off(late:
 def test_only_modules_of_the_program_itself_are_taken_to_switch_when_imported_first(first: str, certain: bool) -> None:
     (one,) = check(from_text(f"{first}\n{HEAD}print(net(x).numpy())\n", "train.py")).findings
     assert (one.code, one.certain) == ("TAPE106", certain)
+
+
+@pytest.mark.parametrize(
+    ("given", "first", "second", "certain"),
+    [
+        ("from data import rows", "rows", "rows", True),
+        ("from data import rows, others", "rows", "others", False),
+        ("from data import make\nrows, others = make()", "rows", "others", False),
+        ("from data import make\nrows, others = make(), make()", "rows", "others", False),
+        ("from data import sets", "sets['train']", "sets['test']", False),
+    ],
+)
+def test_what_has_left_recording_on_is_trusted_to_do_so_again(
+    given: str, first: str, second: str, certain: bool
+) -> None:
+    program = (
+        f"{HEAD}{given}\nfor row in {first}:\n    net(row).sum().backward()\n"
+        f"for row in {second}:\n    total += net(row).sum()\n"
+    )
+    assert [one.certain for one in check(from_text(program, "train.py")).findings if one.code == "TAPE201"] == [certain]
+
+
+@pytest.mark.parametrize(
+    ("before", "certain"),
+    [
+        ("device = torch.device('cpu')\nimport hidden.more", True),
+        ("measure = torch.nn.MSELoss()\nimport hidden.more", True),
+        ("import hidden\nw = torch.zeros(3, device=hidden.device, dtype=hidden.dtype)", True),
+        ("import hidden\nw = torch.zeros(3, device=torch.device(hidden.name))", True),
+        ("import hidden\ntorch.func.functional_call(hidden.net, {}, (torch.ones(2),))", False),
+        ("import hidden\ntorch.utils.data.RandomSampler(hidden.rows)", False),
+        ("import hidden\ntorch.nn.utils.rnn.pad_sequence(hidden.rows)", False),
+    ],
+)
+def test_devices_and_types_run_no_code_and_what_else_torch_is_given_may(before: str, certain: bool) -> None:
+    program = f"import torch\n{before}\nnet, x = torch.nn.Linear(2, 1), torch.ones(2)\nprint(net(x).numpy())\n"
+    (one,) = check(from_text(program, "train.py")).findings
+    assert (one.code, one.certain) == ("TAPE106", certain)

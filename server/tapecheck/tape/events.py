@@ -845,7 +845,7 @@ class Assumed:
     `text` completes "assumes that". `about` are the nodes and leaves that another answer could matter to, empty where
     it could matter to any. `recorded` are those of them that are as they are whether recording is on or off: leaves
     that were made, what was walked. `inside_forward` says that a module's forward runs it, `read` that no call does but
-    an operation on a value: iteration, an item, an attribute.
+    an operation on a value with a name of its own: iteration, an item, an attribute.
     """
 
     at: Site

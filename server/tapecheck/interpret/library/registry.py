@@ -163,11 +163,10 @@ class Libraries:
         """Call a function or class of a library by its dotted path."""
         torch = self.torch
         wrappers.collective(torch, path, args, node)
-        if path.partition(".")[0] != "torch":
-            self.engine.operates((*args, *kwargs.values()), node)
-        elif any(type(value) is Tensor for value in args):
-            # Of sizes, devices and rates torch runs no code; an operand may have code of its own.
-            self.engine.operates(args, node)
+        if path != "torch.device":
+            # What is a device or a type has no code that torch runs.
+            given = (value for name, value in kwargs.items() if name not in ("device", "dtype"))
+            self.engine.operates((*args, *given), node)
         known = FUNCTIONS.get(path)
         if known is not None:
             return known(torch, args, kwargs, node)
@@ -252,7 +251,9 @@ class Libraries:
     def runs_unseen(self, value: Value, node: ast.AST) -> None:
         """Note that an operation may run code of a value that is not visible, which is taken to leave recording on."""
         if name := self._may_switch(value):
-            visible.leaves_recording_on(self.torch, name, node, read=True)
+            # What calls give is told apart by no name: one may have given a loader, and another one.
+            given = type(value) is Unknown and unknowns.root(value).origin.called is not None
+            visible.leaves_recording_on(self.torch, name, node, read=not given)
 
     def _may_switch(self, value: Value) -> str:
         """Return the name of a value whose code is not visible and may switch recording off; an empty one of others."""
@@ -268,7 +269,7 @@ class Libraries:
         """
         own = path.startswith("relative.")
         library = path if own else path.partition(".")[0]
-        late = own or self.world.writer.has_tensors or self.world.modes.stretch.number
+        late = own or self.world.writer.has_leaves or self.world.modes.stretch.number
         if late and library not in self._imported and self.hides(f"{path}.__name__"):
             visible.leaves_recording_on(self.torch, path.removeprefix("relative"), node)
         self._imported.add(library)

@@ -63,9 +63,9 @@ class TapeWriter:
         return bool(self.ledger.nodes)
 
     @property
-    def has_tensors(self) -> bool:
-        """Whether any node, leaf or storage was made so far."""
-        return bool(self.last_id or self.last_storage)
+    def has_leaves(self) -> bool:
+        """Whether any node or leaf was made so far."""
+        return bool(self.last_id)
 
     @property
     def numbered(self) -> tuple[int, int, int, int]:
