@@ -72,7 +72,8 @@ def _found(rule: Rule, readings: Sequence[Reading]) -> list[Finding]:
     if found and len(entering) < len(readings):
         shown = {finding.key for finding in found}
         found = [finding for finding in merged(rule.judge(readings)) if finding.key in shown]
-    found = weigh(rule, found, readings)
+    # One that is as long as nobody takes it to be leaves open what the usual ones show.
+    found = weigh(rule, found, [one for one in readings if not one.tape.refutes_only or one.tape.together])
     weigh_conditions(rule, found, entering, [reading for reading in readings if reading.tape.refutes_only])
     explain(rule, found, entering)
     for finding in found:

@@ -23,8 +23,8 @@ class Tape:
     what the caller has switched off is not known then; `uncalled` says that nobody in its project calls it.
     `by_default` says that options which loops count by keep their defaults in it, `refutes_only` that it passes by a
     loop of which nobody knows whether it goes round at all, or answers many conditions otherwise at once: what it shows
-    may disprove what others say, and is no finding of its own. `identity` tells it from others, for as long as anybody
-    keeps that.
+    may disprove what others say, and is no finding of its own; `together` that it does so by the answers alone.
+    `identity` tells it from others, for as long as anybody keeps that.
     """
 
     producer: str
@@ -39,6 +39,7 @@ class Tape:
     uncalled: bool = field(default=False, repr=False, compare=False)
     by_default: bool = field(default=False, repr=False, compare=False)
     refutes_only: bool = field(default=False, repr=False, compare=False)
+    together: bool = field(default=False, repr=False, compare=False)
     identity: object = field(default_factory=object, init=False, repr=False, compare=False)
 
     @property

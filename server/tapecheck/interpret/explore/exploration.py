@@ -375,7 +375,7 @@ class Exploration:
         self._note_answers(run)
         self.queue.note((), (), (), (), run.world.choices.asked)
         tape = self._probed(run)
-        tape.refutes_only = True
+        tape.refutes_only = tape.together = True
         if not (tape.complete and self.wanted.spoilt_by(self.found.tapes, tape)):
             return False
         self.found.tapes.append(tape)

@@ -340,7 +340,7 @@ class Libraries:
 
     def trusted_keys(self, owner: Dict, options: Value, node: ast.AST) -> None:
         """Note that what is stored under keys which nobody knows is taken to leave what a dict holds under others."""
-        known = (owner.items[key] for key in reversed(owner.items) if type(key) is str or type(key) is int)
+        known = (owner.items[key] for key in [*owner.items][::-1] if type(key) is str or type(key) is int)
         held = carry.tensors_in(tuple(islice(known, limits.LOOKED_AT)), into_objects=False)
         about = dict.fromkeys(one.node for one in held if one.node is not None and not carry.is_leaf(one))
         if about:
