@@ -49,6 +49,11 @@ class Untaken:
     growing: Answers = field(default_factory=dict)
     """The conditions by which it has something added, with the answer that adds it."""
 
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What tells it from others: the same test may come to hang on further conditions."""
+        return (self.at, self.chosen_by, *self.growing)
+
 
 @dataclass(slots=True)
 class Combined:

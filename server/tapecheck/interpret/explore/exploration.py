@@ -328,9 +328,9 @@ class Exploration:
             choosing = self.queue.choosing
             statements = self.combined.acting(self._modules, self.called, choosing)
             for acting in statements:
-                if (acting.at, acting.chosen_by, *acting.growing) not in known and self._covers(acting):
+                if acting.key not in known and self._covers(acting):
                     return
-            known.update((one.at, one.chosen_by, *one.growing) for one in statements)
+            known.update(one.key for one in statements)
 
     def _hangs_together(self) -> bool:
         """Return whether conditions may do together what disproves anything certain: of two of them alone, where a way
