@@ -114,6 +114,19 @@ def test_a_condition_moves_with_the_end_of_its_statement_alone() -> None:
     assert there.events == [Decision(Site(at(2)), "flag", True, 6)]
 
 
+def test_all_that_a_tape_says_goes_with_it() -> None:
+    # A field that is added to tapes later must not be missing in those that moved.
+    tape = Tape("dry-run", [End("finished")])
+    fields = [field.name for field in dataclasses.fields(Tape)]
+    for name in fields:
+        if type(getattr(tape, name)) is bool:
+            setattr(tape, name, True)
+    [there] = moved([tape], BEFORE, AFTER)
+    assert {name: getattr(there, name) for name in fields if name != "identity"} == {
+        name: getattr(tape, name) for name in fields if name != "identity"
+    }
+
+
 def test_what_nobody_looks_at_is_moved_in_one_step() -> None:
     tape = Tape("dry-run", [Loop(1, Site(at(10)))])
     [first] = moved([tape], BEFORE, AFTER)

@@ -152,6 +152,12 @@ def _placed(kind: type) -> tuple[Callable[[object], object], list[tuple[int, str
 _MOVED = frozenset(("events", "beyond", "untried", "keeping", "leaving", "uncovered"))
 """What of a tape says where something stands."""
 
+_OWN = frozenset(("ledger", "identity"))
+"""What of a tape is of that tape alone."""
+
+_SHARED = tuple(field.name for field in dataclasses.fields(Tape) if field.name not in _MOVED | _OWN)
+"""What of a tape is the same wherever its program stands."""
+
 
 class MovedTape(Tape):
     """A tape as it would be had its program been run where its lines stand now.
@@ -163,9 +169,8 @@ class MovedTape(Tape):
     __slots__ = ("_unmoved", "move", "origin")
 
     def __init__(self, tape: Tape, moves: Moves) -> None:
-        self.producer = tape.producer
-        self.started, self.uncalled = tape.started, tape.uncalled
-        self.by_default, self.refutes_only = tape.by_default, tape.refutes_only
+        for name in _SHARED:
+            setattr(self, name, getattr(tape, name))
         self.ledger = None
         self.identity = object()
         self.origin = tape.identity

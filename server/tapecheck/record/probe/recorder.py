@@ -203,22 +203,22 @@ class Recorder(Recording, Listener):
         if self.ended or self.disabled or self.process.is_forked():
             return
         self.ended = True
-        try:
-            with self.lock:
+        # Other threads may still run: what they write beside this would be mixed with the end, or follow it.
+        with self.lock:
+            try:
                 self.raises.flush(caught=True)
                 self._summary()
-        except Exception:
-            self.failed()
-        if self.refused:
-            detail += "%snot recorded: %s" % ("; " if detail else "", self.refused)
-        elif self.failures:
-            if how == "finished":
-                how, detail = "stopped", "the recording ended before its summary"
-            detail += "%sthe recorder failed %d times, first with %s" % (
-                "; " if detail else "", self.failures, self.first_failure,
-            )  # fmt: skip
-        self.writer.event("End", how=how, detail=detail)
-        self.writer.flush()
+            except Exception:
+                self.failed()
+            if self.refused:
+                detail += "%snot recorded: %s" % ("; " if detail else "", self.refused)
+            elif self.failures:
+                if how == "finished":
+                    how, detail = "stopped", "the recording ended before its summary"
+                detail += "%sthe recorder failed %d times, first with %s" % (
+                    "; " if detail else "", self.failures, self.first_failure,
+                )  # fmt: skip
+            self.writer.end(how, detail)
 
     def stop_program(self, why: str) -> None:
         """End the process at once: no handler, no `finally` and no atexit of a half-trained program runs."""

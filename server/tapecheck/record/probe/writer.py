@@ -31,6 +31,7 @@ class Writer:
         self.path = path
         self.failure: Optional[str] = None
         self.bytes = 0
+        self._ended = False
         self._pid = os.getpid()
         self._buffer: List[str] = [json.dumps({"tape": FORMAT, "producer": producer})]
         self._sites: Dict[object, int] = {}
@@ -85,7 +86,7 @@ class Writer:
         constant: str = "",
     ) -> None:
         """Write a Node event; there are so many that its JSON is put together by hand."""
-        if self._file is None:
+        if self._file is None or self._ended:
             return
         entries = ",".join(
             '{"storage":%d,"version":%d,"name":%s,"of":%s}'
@@ -105,8 +106,14 @@ class Writer:
         return quoted
 
     def _add(self, line: Dict[str, object]) -> None:
-        if self._file is not None:
+        if self._file is not None and not self._ended:
             self._buffer.append(_ENCODE(line))
+
+    def end(self, how: str, detail: str) -> None:
+        """Write the last event and hand over all that is buffered; what comes later is left out."""
+        self.event("End", how=how, detail=detail)
+        self._ended = True
+        self.flush()
 
     def flush(self) -> None:
         """Write what is buffered. A forked child shares the file and must never write to it."""
