@@ -100,6 +100,17 @@ def test_a_file_that_took_the_tapes_name_is_not_written_to(tmp_path: Path) -> No
     assert (tmp_path / "moved").read_text() == '{"tape": 1, "producer": "a recorder"}\n'
 
 
+def test_nothing_follows_the_end_of_a_tape(tmp_path: Path) -> None:
+    writer = Writer(str(tmp_path / "tape"), "a recorder")
+    site = writer.site("here", lambda: (["a.py", 1, 1, 1, 2], "", [], ()))
+    writer.end("finished", "")
+    writer.event("Iteration", loop=1, index=1)
+    writer.node(1, "mul", site, (), (), "none")
+    writer.flush()
+    with (tmp_path / "tape").open() as file:
+        assert read_tape(file).complete
+
+
 def test_a_changed_directory_does_not_lose_the_tape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     writer = Writer("tape", "a recorder")

@@ -7,9 +7,12 @@ from pathlib import Path
 from tapecheck.tape import End, read_tape
 from tests.record.harness import Write, plain, probed
 
-# Each round's code is new, so that the recorder looks closely at all of it.
+# Each round's code is new, so that the recorder looks closely at all of it; threads take turns in the midst of that.
 BESIDE = """\
+import sys
 import threading
+
+sys.setswitchinterval(2e-5)
 
 import torch
 from torch import nn
@@ -30,7 +33,7 @@ def work(seed):
     losses[seed] = loss.item()
 '''
 
-for _ in range(40):
+for _ in range(20):
     losses = {}
     exec(compile(WORK, __file__, "exec"))
     threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]

@@ -13,12 +13,16 @@ _PACKAGE = __name__.rpartition(".")[0]
 
 
 class Guard:
-    """Runs the body of a hook without torch functions of the program's subclasses and modes, and notes its faults."""
+    """Runs the body of a hook without torch functions of the program's subclasses and modes, and notes its faults.
 
-    __slots__ = ("_plainly", "_recorder")
+    Threads run hooks one at a time: what is known of the run belongs to all of them.
+    """
+
+    __slots__ = ("_lock", "_plainly", "_recorder")
 
     def __init__(self, recorder: Recording) -> None:
         self._recorder = recorder
+        self._lock = recorder.lock
         self._plainly: Optional[AbstractContextManager[None]] = None
 
     def __enter__(self) -> None:
@@ -30,8 +34,10 @@ class Guard:
                 self._plainly = plainly
             except Exception:
                 recorder.failed()
+        self._lock.acquire()
 
     def __exit__(self, kind: object, error: object, traceback: Optional[TracebackType]) -> bool:
+        self._lock.release()
         if self._plainly is not None:
             self._plainly.__exit__(None, None, None)
         if not isinstance(error, Exception):

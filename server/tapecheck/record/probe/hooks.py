@@ -47,7 +47,7 @@ class Engine:
         paused = False
         # What a `Guard` does, in place: it runs at every call, and each call of Python's is dear while it traces.
         try:
-            with self._plainly():
+            with recorder.lock, self._plainly():
                 if recorder.rests.rest is not None:
                     recorder.rests.wake(sys._getframe(1))
                 paused = tracer.trace is not None and tracer.pause()
@@ -128,7 +128,7 @@ def install(torch: ModuleType, recorder: Recording) -> Callable[[], None]:
         if not recorder.failures and not compiling():
             paused = alone = False
             try:
-                with plainly():
+                with recorder.lock, plainly():
                     if recorder.rests.rest is not None:
                         recorder.rests.wake(sys._getframe(0))
                     paused = tracer.trace is not None and tracer.pause()
@@ -157,7 +157,7 @@ def install(torch: ModuleType, recorder: Recording) -> Callable[[], None]:
         if not recorder.failures and not compiling():
             paused = False
             try:
-                with plainly():
+                with recorder.lock, plainly():
                     paused = tracer.paused is not None and tracer.paused is tracer.lines()
                     if paused:
                         tracer.paused = None

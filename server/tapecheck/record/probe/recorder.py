@@ -129,6 +129,8 @@ class Recorder(Recording, Listener):
 
     def forked(self) -> None:
         """Stop watching and writing in a forked child (a data-loader worker)."""
+        # The thread that held it in the parent is not here to release it.
+        self.lock = threading.RLock()
         self.disabled = True
         self.writer.forget()
         self.tracer.stop()
