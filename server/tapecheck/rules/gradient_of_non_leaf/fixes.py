@@ -51,18 +51,39 @@ def in_place_together(context: Context) -> Iterator[Candidate]:
 def leaf_last(context: Context) -> Iterator[Candidate]:
     """Switch `requires_grad` on behind what computes the value: `(torch.randn(3) * 0.1).requires_grad_()`."""
     code, found = context.code, _computed(context, "given", "read")
-    value = found[0].value if found is not None else None
-    made = [one for one in of_kind(value, ast.Call) if switches_on(one)] if value is not None else []
-    if found is None or value is None or len(made) != 1:
-        return
+    changes = _switched_on_last(code, found[0].value) if found is not None else []
+    if found is not None and changes:
+        effect = f"`{found[1]}` has the same values, and is a leaf."
+        yield from offered("Call `requires_grad_()` last", effect, *changes, safe=context.stops)
+
+
+def _switched_on_last(code: Code, value: ast.expr) -> list[Change | None]:
+    """Return the edits that make a leaf of what is computed of one new leaf; none where it is not, or is that leaf."""
+    made = [one for one in of_kind(value, ast.Call) if switches_on(one)]
+    if len(made) != 1 or made[0] is value:
+        return []
     plain, start, end = isinstance(value, ast.Call), code.start(value), code.end(value)
-    changes = [
+    return [
         remove_argument(code, made[0], "requires_grad"),
         Change(end, end, f"{'' if plain else ')'}.requires_grad_()"),
         *([] if plain else [Change(start, start, "(")]),
     ]
-    effect = f"`{found[1]}` has the same values, and is a leaf."
-    yield from offered("Call `requires_grad_()` last", effect, *changes, safe=context.stops)
+
+
+def leaf_throughout(context: Context) -> Iterator[Candidate]:
+    """Switch `requires_grad` on last, of all that the loop steps by its gradient, and step it in place."""
+    code, found = context.code, _computed(context, "given", "read")
+    function = code.function(found[0]) if found is not None else None
+    stores = code.stores(function, found[1]) if found is not None and function is not None else []
+    stepped = [one for one in stores if isinstance(one, ast.Assign) and steps_by_gradient(one)]
+    if function is None or len(stepped) != 1:
+        return
+    updates = updates_beside(code, stepped[0])
+    made = [one for _, name in updates for one in code.stores(function, name) if isinstance(one, ast.Assign)]
+    changes = [change for one in made for change in _switched_on_last(code, one.value)]
+    for candidate in all_in_place(context, updates):
+        title = f"{candidate.title}, and call `requires_grad_()` last"
+        yield from offered(title, candidate.effect, *candidate.changes, *changes, group="in place", fallback=True)
 
 
 def retain(context: Context) -> Iterator[Candidate]:
@@ -156,5 +177,7 @@ def _runs_backward(statement: ast.stmt) -> bool:
     return any(attr_of(one.func) == "backward" for one in of_kind(statement, ast.Call))
 
 
-STRATEGIES: tuple[Strategy, ...] = (in_place, in_place_together, leaf_last, retain, leaf_again, ask, forget, in_time)
+STRATEGIES: tuple[Strategy, ...] = (
+    in_place, in_place_together, leaf_last, leaf_throughout, retain, leaf_again, ask, forget, in_time,
+)  # fmt: skip
 """What is proposed, preferred first."""

@@ -306,6 +306,35 @@ def clone_saved(context: Context) -> Iterator[Candidate]:
             yield from _result_copied(context, problem.node)
 
 
+def clone_saved_detach_written(context: Context) -> Iterator[Candidate]:
+    """Give the op a copy where what is written into the tensor has a graph, too: a queue of features, a memory bank.
+
+    The copy alone would leave the graphs of earlier iterations in the tensor.
+    """
+    code = context.code
+    for collision in context.collisions:
+        problem, change = collision.problem, collision.change
+        if problem is None or problem.node is None or problem.saved is None or change is None:
+            continue
+        statement = code.statement_at(change.at.span) if change.optimizer is None else None
+        detached = _written_detached(code, statement) if statement is not None else None
+        if statement is None or detached is None or _changes_itself(collision, problem.node):
+            continue
+        for candidate in _operand_copied(context, collision, problem.node, problem.saved, change):
+            title = f"{candidate.title}; detach what line {statement.lineno} writes"
+            effect = f"{_COPY} No gradient flows through what is written."
+            # What is detached before it is written leaves nothing with a graph to copy.
+            changes = [*candidate.changes, detached]
+            yield Candidate(title, effect, changes, fallback=True, group="clone", acts=False)
+
+
+def _written_detached(code: Code, statement: ast.stmt) -> Change | None:
+    """Return the edit that makes `bank[index] = z.detach()` of `bank[index] = z`."""
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Subscript):
+        return None
+    return append(code, statement.value, ".detach()")
+
+
 def _operand_copied(
     context: Context, collision: Collision, node: Node, saved: Saved, change: InPlace
 ) -> Iterator[Candidate]:
@@ -430,9 +459,7 @@ def _clears(statements: list[ast.stmt]) -> bool:
 
 def _written_without_graph(code: Code, statement: ast.stmt) -> str | None:
     """Return `bank[index] = z` as `bank[index] = z.detach()`."""
-    if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Subscript):
-        return None
-    change = append(code, statement.value, ".detach()")
+    change = _written_detached(code, statement)
     text, start = code.segment(statement), code.start(statement)
     if change is None or "\n" in text:
         return None
@@ -626,5 +653,6 @@ STRATEGIES: tuple[Strategy, ...] = (
     write_into_copy,
     leave_out,
     all_out_of_place,
+    clone_saved_detach_written,
 )
 """What is proposed, preferred first."""

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
 from tapecheck.fixes import rewrite
-from tapecheck.fixes.candidate import Candidate, Context, Strategy
+from tapecheck.fixes.candidate import Candidate, Context, Strategy, offered
 from tapecheck.fixes.code import Code, assigned, dotted, root_name, targets
 from tapecheck.fixes.edit import Change
+from tapecheck.fixes.strategies.cuts import is_under_no_grad
 from tapecheck.fixes.strategies.registered import EFFECT, added_to, lacking_of, make_optimizer_later, switches_on
 from tapecheck.rules.facts import Lacking
 from tapecheck.source.nodes import STORES, attr_of, id_of, is_read, method_called, of_kind
@@ -420,6 +421,37 @@ def _made(lacking: Lacking) -> list[Span]:
     return list(dict.fromkeys(lacking.made))
 
 
+def fill_in_place(context: Context) -> Iterator[Candidate]:
+    """Write `layer.weight = nn.Parameter(value)` as a change in place of the tensor that the optimizer has."""
+    code, lacking = context.code, lacking_of(context)
+    if lacking is None or lacking.kind != "renamed":
+        return
+    for statement in dict.fromkeys(map(code.statement_at, (*_made(lacking), context.finding.span))):
+        value = _made_a_parameter(code, statement) if isinstance(statement, ast.Assign) else None
+        if not isinstance(statement, ast.Assign) or value is None or not code.alone(statement):
+            continue
+        torch, needed = code.torch()
+        target = code.segment(statement.targets[0])
+        lines = [f"{target}.copy_({code.segment(value)})"]
+        if not is_under_no_grad(code, statement):
+            lines = [f"with {torch}.no_grad():", f"    {lines[0]}"]
+        change = Change(code.start(statement), code.end(statement), f"\n{code.indent(statement) or ''}".join(lines))
+        effect = f"`{target}` stays the tensor that the optimizer trains. Check that the new values have its shape."
+        yield from offered(f"Change `{target}` in place: `copy_`", effect, change, *needed, group="in place")
+
+
+def _made_a_parameter(code: Code, statement: ast.Assign) -> ast.expr | None:
+    """Return what a statement stores as a new parameter: `value` of `layer.weight = nn.Parameter(value)`."""
+    match statement:
+        case ast.Assign(targets=[ast.Attribute() | ast.Name()], value=ast.Call(func=func, args=[value])):
+            return (
+                value
+                if classes.public(code.path(func)) in ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
+                else None
+            )
+    return None
+
+
 STRATEGIES: tuple[Strategy, ...] = (
     register,
     register_what_is_returned,
@@ -427,5 +459,6 @@ STRATEGIES: tuple[Strategy, ...] = (
     frozen_too,
     hand_over,
     make_once,
+    fill_in_place,
 )
 """What is proposed, preferred first."""
