@@ -40,6 +40,24 @@ def test_a_leaf_that_stays_where_it_is_is_itself(move: str) -> None:
     assert certain(PROGRAM.format(move=move)) == [("TAPE104", True)]
 
 
+@pytest.mark.parametrize("move", [".to(device)", ".to(device=device)"])
+@pytest.mark.parametrize(
+    "device",
+    [
+        "device = 'cuda' if torch.cuda.is_available() else 'cpu'",
+        "device = 'cpu'\nif torch.cuda.is_available():\n    device = 'cuda:0'",
+        "def pick():\n    return 'cuda' if torch.cuda.is_available() else 'cpu'\ndevice = pick()",
+    ],
+)
+def test_a_device_that_is_the_host_for_want_of_a_gpu_may_be_another(device: str, move: str) -> None:
+    program = (
+        f"{device}\nw = torch.randn(4, requires_grad=True){move}\nw.pow(2).sum().backward()\nprint(w.grad.norm())\n"
+    )
+    assert certain(program) == [("TAPE105", False)]
+    literally = program.replace(move, ".to('cpu')")
+    assert certain(literally) == certain(literally.replace(".to('cpu')", ".to(device='cpu')")) == []
+
+
 def test_the_gradient_of_a_leaf_that_was_moved_goes_to_the_leaf() -> None:
     program = """
 x = torch.randn(4, requires_grad=True)

@@ -46,6 +46,7 @@ from tapecheck.interpret.values import (
     path_of,
     positional,
 )
+from tapecheck.source.nodes import passed
 from tapecheck.tape import CutKind, GraphRead
 from tapecheck.tape.ledger import UNKNOWN_SOURCE
 from tapecheck.torchfacts import classes
@@ -376,7 +377,9 @@ def _is_there(torch: Torch, owner: Tensor, device: Value, node: ast.AST) -> bool
     on_host = bool(owner.noted(Mark.ON_HOST)) and device is not None
     if on_host and key in hosts:
         return hosts[key][1]
-    answer = torch.world.choices.choose(node, True, f"{owner.name or 'the tensor'} is on that device already")
+    written = _device_written(node)
+    there = f"device == {text_of(written)}" if written is not None else "is_cuda"
+    answer = torch.world.choices.choose(node, True, f"{owner.name or 'tensor'}.{there}")
     if on_host:
         hosts[key] = device, answer
     return answer
@@ -399,13 +402,26 @@ def _moved_to(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs
     """Return a tensor on the device that a conversion names: itself where it may be there already."""
     device = argument(args, kwargs, 0, "device")
     known = isinstance(device, Tensor) or (isinstance(device, Lib) and not torch.machine.library.hides(device.path))
-    elsewhere = device is not None and device != "cpu" and not known
+    elsewhere = device is not None and not known and (device != "cpu" or _for_want_of_gpu(torch, node))
     if name == "to" and owner.dtype == "float" and elsewhere:
         to_cuda = (known_text(device) or "").partition(":")[0] == "cuda"
         return _moved(torch, owner, "cuda" if to_cuda else name, args, kwargs, node)
     if device is not None and device != "cpu":
         owner.note(Mark.ON_HOST, False)
     return owner if owner.dtype == "float" else torch.world.graph.data(cuts=owner.cuts)
+
+
+def _for_want_of_gpu(torch: Torch, node: ast.AST) -> bool:
+    """Return whether a program that has asked for a GPU may name the host here since there is none."""
+    return torch.world.modes.accelerators_asked > 0 and text_of(_device_written(node) or node) != "'cpu'"
+
+
+def _device_written(node: ast.AST) -> ast.expr | None:
+    """Return how the device is written to which a call moves a tensor; None where it is not."""
+    if not isinstance(node, ast.Call):
+        return None
+    named = passed(node, "device")
+    return named.value if named is not None else next(iter(node.args), None)
 
 
 def _whole(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
