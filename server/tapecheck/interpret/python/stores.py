@@ -16,6 +16,7 @@ from tapecheck.interpret.values import (
     Env,
     Instance,
     List,
+    Record,
     Slot,
     Tensor,
     Unknown,
@@ -138,8 +139,8 @@ def _named(machine: Engine, name: str, value: Value, place: ast.AST) -> None:
             value.name = name
         if value.node is not None or value.cuts:
             machine.world.writer.emit(Bind(machine.world.position.site(place), name, value.node, value.cuts))
-    elif isinstance(value, tuple):
-        _name_elements(machine, machine.world.position.site(place), name, value)
+    elif isinstance(value, (tuple, Instance)):
+        _name_parts(machine, machine.world.position.site(place), name, value)
     elif isinstance(value, Unknown) and value.node is not None and value.name[-1:] in (")", "]"):
         # A result without a name gets the one that the program gives it.
         value.name = name
@@ -268,17 +269,27 @@ def name_tensor(machine: Engine, target: ast.expr, value: Value) -> None:
         position = machine.world.position
         at, name = position.site(target), position.notes.of(target, syntax.text_of)
         machine.world.writer.emit(Bind(at, name, value.node, value.cuts, inside_forward=position.inside_forward))
-    elif isinstance(value, tuple):
-        _name_elements(
-            machine, machine.world.position.site(target), machine.world.position.notes.of(target, syntax.text_of), value
-        )
+    elif isinstance(value, (tuple, Instance)):
+        position = machine.world.position
+        _name_parts(machine, position.site(target), position.notes.of(target, syntax.text_of), value)
 
 
-def _name_elements(machine: Engine, at: Site, name: str, value: tuple[Value, ...]) -> None:
-    """Note the tensors of a small tuple under the tuple's name, as for the state of an LSTM."""
-    for index, item in enumerate(value[: limits.NAMED_ELEMENTS]):
+def _name_parts(machine: Engine, at: Site, name: str, value: tuple[Value, ...] | Instance) -> None:
+    """Note the tensors of a small tuple under the tuple's name, as for the state of an LSTM, and those of an object, or
+    of a named tuple, as its attributes.
+    """
+    match value:
+        case Instance(module=True):
+            return
+        case Instance(attrs=named):
+            parts = [(f"{name}.{attribute}", item, None) for attribute, item in named.items()]
+        case Record(cls=cls) if cls.fields:
+            parts = [(f"{name}.{one.name}", item, None) for one, item in zip(cls.fields, value, strict=False)]
+        case _:
+            parts = [(name, item, index) for index, item in enumerate(value[: limits.NAMED_ELEMENTS])]
+    for text, item, index in parts[: limits.NAMED_ELEMENTS]:
         if on_graph(item):
-            machine.world.writer.emit(Bind(at, name, item.node, item.cuts, index))
+            machine.world.writer.emit(Bind(at, text, item.node, item.cuts, index))
 
 
 def escape(machine: Engine, value: Value, node: ast.AST, to: str, *, more: bool = False, numbers: bool = False) -> None:

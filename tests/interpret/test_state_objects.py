@@ -1,0 +1,66 @@
+"""A graph that an object carries, made anew in each iteration, has the name by which the program reads it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tapecheck.check import check
+from tapecheck.source import from_text
+from tests.interpret.truth import full
+
+PROGRAM = """
+import types
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+
+@dataclass
+class State:
+    h: torch.Tensor
+    steps: int = 0
+
+
+@dataclass(frozen=True)
+class Frozen:
+    h: torch.Tensor
+
+
+class Named(NamedTuple):
+    h: torch.Tensor
+    steps: int = 0
+
+
+class Plain:
+    def __init__(self, h):
+        self.h = h
+
+
+class Holder:
+    pass
+
+
+cell = nn.GRUCell(3, 5)
+holder = Holder()
+{first}
+for _ in range(3):
+    {step}
+    {read}.h.pow(2).mean().backward()
+"""
+MADE = {
+    "a dataclass": ("State(torch.zeros(2, 5))", "State({new}, {st}.steps + 1)"),
+    "replaced": ("State(torch.zeros(2, 5))", "replace({st}, h={new})"),
+    "frozen": ("Frozen(torch.zeros(2, 5))", "Frozen({new})"),
+    "a named tuple": ("Named(torch.zeros(2, 5))", "{st}._replace(h={new})"),
+    "a class": ("Plain(torch.zeros(2, 5))", "Plain({new})"),
+    "a namespace": ("types.SimpleNamespace(h=torch.zeros(2, 5))", "types.SimpleNamespace(h={new})"),
+}
+
+
+@pytest.mark.parametrize("st", ["st", "holder.st"])
+@pytest.mark.parametrize(("first", "step"), MADE.values(), ids=MADE)
+def test_what_an_object_carries_has_its_name(first: str, step: str, st: str) -> None:
+    made = step.format(st=st, new=f"cell(torch.randn(2, 3), {st}.h)")
+    program = full(PROGRAM.format(first=f"{st} = {first}", step=f"{st} = {made}", read=st))
+    [finding] = check(from_text(program, "program.py")).findings
+    assert (finding.code, finding.certain) == ("TAPE101", True)
+    assert finding.message == f"second backward through the graph of `{st}.h`"
