@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from tapecheck.fixes.candidate import Candidate, Context, offered
 from tapecheck.fixes.code import Code, dotted, last_part
+from tapecheck.fixes.edit import Change
 from tapecheck.fixes.noticed import doubt_of_recording
 from tapecheck.fixes.story import frames
 from tapecheck.fixes.strategies.cuts import READ_ELSEWHERE, all_cuts
@@ -14,6 +15,7 @@ from tapecheck.fixes.uncut import only_torch_reads
 from tapecheck.source.nodes import of_kind
 
 _EFFECT = "Recording is on where the backward is run for what was computed, and off where it is not."
+_WALKED = "It is run for what has a graph, and not where recording is off."
 _ASKED_TWICE = "Check that the condition has the same answer at both places."
 _SETTLED = (
     ast.Name, ast.Constant, ast.Compare, ast.BoolOp, ast.UnaryOp, ast.expr_context, ast.cmpop, ast.boolop, ast.unaryop,
@@ -47,6 +49,42 @@ def record_where_walked(context: Context) -> Iterator[Candidate]:
             group="switch",
             doubt=" ".join(filter(None, doubts)),
         )
+
+
+def walk_where_recorded(context: Context) -> Iterator[Candidate]:
+    """Put a backward under the condition that `set_grad_enabled(phase == "train")` asks: `if phase == "train":`."""
+    code = context.code
+    backward = code.statement_at(context.finding.span)
+    if not isinstance(backward, ast.Expr):
+        return
+    for switch in _switches(context):
+        asked = switch.args[0]
+        if code.function(switch) is not code.function(backward) or code.start(switch) > code.start(backward):
+            continue
+        if not _is_settled(code, asked, switch, backward) or _guards(code, backward, switch):
+            continue
+        text, lines = code.segment(asked), code.lines_of(backward)
+        following = next(iter(code.block(backward)[code.block(backward).index(backward) + 1 :]), None)
+        within = isinstance(following, ast.If) and code.segment(following.test) == text
+        if isinstance(following, ast.If) and within and lines is not None:
+            changes: list[Change | None] = [code.delete(backward), code.insert_first(following.body, lines)]
+        elif lines is not None and code.alone(backward):
+            guarded = [f"if {text}:", *(f"    {line}" for line in lines)]
+            changes = [Change(code.start(backward), code.end(backward), f"\n{code.indent(backward)}".join(guarded))]
+        else:
+            continue
+        title = f"Run the backward where it is recorded: `if {text}`"
+        doubt = "" if within else "Check what else belongs under the condition: a step does."
+        yield from offered(title, _WALKED, *changes, safe=context.stops, group="switch", doubt=doubt)
+
+
+def _is_settled(code: Code, asked: ast.expr, switch: ast.Call, until: ast.stmt) -> bool:
+    """Return whether a condition that a switch asks has the same answer at a later statement, by the text."""
+    if not all(isinstance(node, _SETTLED) for node in ast.walk(asked)) or isinstance(asked, ast.Constant):
+        return False
+    names = {name for node in of_kind(asked, ast.expr) if (name := dotted(node)) is not None}
+    stores = (code.start(store) for name in names for store in code.stores(code.function(until), name))
+    return not any(code.start(switch) < store < code.start(until) for store in stores)
 
 
 def _switches(context: Context) -> Iterator[ast.Call]:

@@ -282,7 +282,9 @@ def _name_parts(machine: Engine, at: Site, name: str, value: tuple[Value, ...] |
         case Instance(module=True):
             return
         case Instance(attrs=named):
-            parts = [(f"{name}.{attribute}", item, None) for attribute, item in named.items()]
+            parts: list[tuple[str, Value, int | None]] = [
+                (f"{name}.{attribute}", item, None) for attribute, item in named.items()
+            ]
         case Record(cls=cls) if cls.fields:
             parts = [(f"{name}.{one.name}", item, None) for one, item in zip(cls.fields, value, strict=False)]
         case _:

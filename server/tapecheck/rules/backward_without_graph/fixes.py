@@ -19,7 +19,7 @@ from tapecheck.fixes.strategies.differentiable import (
     train_on_scores,
 )
 from tapecheck.fixes.strategies.frozen import frozen_by, leave_trainable, switch_on_again
-from tapecheck.fixes.strategies.recorded import record_where_walked
+from tapecheck.fixes.strategies.recorded import record_where_walked, walk_where_recorded
 from tapecheck.fixes.strategies.stacked import stack_values
 from tapecheck.fixes.strategies.stepped import update_in_place
 from tapecheck.rules.words import join
@@ -202,6 +202,7 @@ def _given_trainable(context: Context, *, whole: bool) -> Iterator[Candidate]:
 STRATEGIES: tuple[Strategy, ...] = (
     switch_off_within,
     record_where_walked,
+    walk_where_recorded,
     remove_cut,
     stay_in_torch,
     stack_values,
