@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tapecheck.fixes.code import Code, Function, dotted, targets, walk
-from tapecheck.source.nodes import attr_of, given_to, is_read, last_line
+from tapecheck.source.nodes import STORES, attr_of, given_to, is_read, last_line, method_called, of_kind
 from tapecheck.tape import (
     Backward,
     Bind,
@@ -523,13 +523,21 @@ def chain(read: ast.expr) -> Iterator[ast.expr]:
         yield read
 
 
+def _is_filled(code: Code, read: ast.Name, text: str) -> bool:
+    """Return whether a loop around an element's read puts something into its container: `hs.append(cell(hs[-1]))`."""
+    if not isinstance(code.parent(read), ast.Subscript):
+        return False
+    calls = (call for loop in code.loops(read) for call in of_kind(loop, ast.Call) if method_called(call) in STORES)
+    return any(isinstance(call.func, ast.Attribute) and dotted(call.func.value) == text for call in calls)
+
+
 def carried_by_text(code: Code, read: ast.expr, text: str) -> bool:
-    """Return whether the text says that a value lives on: assigned at or behind its read within a loop, or an attribute
-    that methods other than the constructor assign.
+    """Return whether the text says that a value lives on: assigned at or behind its read within a loop, a container
+    that something is put into there, or an attribute that methods other than the constructor assign.
     """
     if isinstance(read, ast.Name):
         stored = (one for loop in code.loops(read) for one in code.stores(loop, text) if one is not loop)
-        return any(last_line(one) >= read.lineno for one in stored)
+        return any(last_line(one) >= read.lineno for one in stored) or _is_filled(code, read, text)
     owner = code.owner(read)
     scopes: list[ast.AST] = [code.function(read)]
     if owner is not None and text.startswith("self."):

@@ -67,7 +67,7 @@ def _places(code: Code, collision: Collision, group: list[Carrier]) -> list[Plac
         # Detached after the first backward it would be learned from once and then never again.
         return [_where_made] if learned else [_where_made, _at_read]
     places: list[Placing] = [
-        _at_store, _after_backward, _at_read, _before_read, _after_store, _at_loop_start, _of_the_object,
+        _at_store, _after_backward, _at_read, _part_at_read, _before_read, _after_store, _at_loop_start, _of_the_object,
     ]  # fmt: skip
     first = collision.first
     if first is not None and all(carrier.consumer.at.iteration == first.at.iteration for carrier in group):
@@ -353,18 +353,28 @@ def _has_named_parts(code: Code, text: str) -> bool:
 
 
 def _attributes(context: Context, carrier: Carrier) -> list[str]:
-    """Return the attributes by which the functions that were handed an object read the tensors in it."""
-    found: list[str] = []
+    """Return the attributes by which functions that were handed an object, or its own methods, read the tensors in
+    it.
+    """
+    found: dict[str, None] = {}
+    called = _is_called_on(context.code, carrier.read)
     for frame in frames(carrier.consumer.at):
         code = context.codes.get(frame.file, context.code)
         expression = code.expression_at(frame)
         if expression is None or expression is carrier.read or code.inside(carrier.read, expression):
             continue
         for read in reads(expression):
-            if isinstance(read, ast.Attribute) and isinstance(read.value, ast.Name) and read.value.id != "self":
-                if read.value.id not in code.imported() and f".{read.attr}" not in found:
-                    found.append(f".{read.attr}")
-    return found
+            name = id_of(read.value) if isinstance(read, ast.Attribute) else ""
+            if isinstance(read, ast.Attribute) and name and name not in code.imported() and (called or name != "self"):
+                found[f".{read.attr}"] = None
+    return list(found)
+
+
+def _is_called_on(code: Code, read: ast.expr) -> bool:
+    """Return whether a method is called on what an expression reads."""
+    method = code.parent(read)
+    call = code.parent(method) if isinstance(method, ast.Attribute) else None
+    return isinstance(call, ast.Call) and call.func is method
 
 
 def _stores_of(code: Code, carrier: Carrier) -> list[ast.stmt]:
@@ -542,6 +552,22 @@ def _at_read(context: Context, collision: Collision, carrier: Carrier, shape: st
     if shape != "tensor" or _starts_as_none(code, carrier) or not is_read(carrier.read):
         return None
     return _placed(code, append(code, carrier.read, ".detach()"), shape, _READ, narrow=carrier.every_step)
+
+
+def _part_at_read(context: Context, collision: Collision, carrier: Carrier, shape: str) -> _Place | None:
+    """Rewrite `cell(x, state["h"])` to `cell(x, state["h"].detach())`: beside it the value may hold anything."""
+    code, part = context.code, carrier.read
+    while isinstance(outer := code.parent(part), (ast.Attribute, ast.Subscript)) and outer.value is part:
+        part = outer
+    called = isinstance(outer, ast.Call) and outer.func is part
+    if part is carrier.read or called or not is_read(part) or _is_slice(part):
+        return None
+    return _placed(code, append(code, part, ".detach()"), "tensor", _READ, narrow=carrier.every_step)
+
+
+def _is_slice(read: ast.expr) -> bool:
+    """Return whether an expression reads several elements: of a list that is another list."""
+    return isinstance(read, ast.Subscript) and isinstance(read.slice, ast.Slice)
 
 
 def _before_read(context: Context, collision: Collision, carrier: Carrier, shape: str) -> _Place | None:

@@ -418,10 +418,11 @@ def _for_want_of_gpu(torch: Torch, node: ast.AST) -> bool:
 
 def _device_written(node: ast.AST) -> ast.expr | None:
     """Return how the device is written to which a call moves a tensor; None where it is not."""
-    if not isinstance(node, ast.Call):
-        return None
-    named = passed(node, "device")
-    return named.value if named is not None else next(iter(node.args), None)
+    match node:
+        case ast.Call(args=given):
+            named = passed(node, "device")
+            return named.value if named is not None else next(iter(given), None)
+    return None
 
 
 def _whole(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
