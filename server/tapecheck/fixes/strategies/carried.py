@@ -312,7 +312,8 @@ def shape_of(context: Context, carrier: Carrier) -> list[str]:
     code = context.code
     known = "tensor" if carrier.tensor else _shape_written(code, carrier)
     if known:
-        return [known]
+        # What else is in there may be no tensor.
+        return [known, *_elements(context, carrier)]
     shapes = ["tuple", "tensor"] if "lstm" in carrier.consumer.op.lower() else ["tensor", "tuple"]
     attributes = _attributes(context, carrier)
     if attributes or _has_named_parts(code, carrier.text):
@@ -356,18 +357,33 @@ def _attributes(context: Context, carrier: Carrier) -> list[str]:
     """Return the attributes by which functions that were handed an object, or its own methods, read the tensors in
     it.
     """
-    found: dict[str, None] = {}
     called = _is_called_on(context.code, carrier.read)
+    found: dict[str, None] = {}
+    for code, read in _read_elsewhere(context, carrier):
+        name = id_of(read.value) if isinstance(read, ast.Attribute) else ""
+        if isinstance(read, ast.Attribute) and name and name not in code.imported() and (called or name != "self"):
+            found[f".{read.attr}"] = None
+    return list(found)
+
+
+def _elements(context: Context, carrier: Carrier) -> list[str]:
+    """Return the elements that functions read of a container that they were handed: `["h"]`."""
+    found: dict[str, None] = {}
+    for _, read in _read_elsewhere(context, carrier):
+        match read:
+            case ast.Subscript(value=ast.Name(), slice=ast.Constant(value=str() | int() as key)):
+                found[f"[{key!r}]"] = None
+    return list(found)
+
+
+def _read_elsewhere(context: Context, carrier: Carrier) -> Iterator[tuple[Code, ast.expr]]:
+    """Yield what is read where the carried value is used, in functions that it is handed to."""
     for frame in frames(carrier.consumer.at):
         code = context.codes.get(frame.file, context.code)
         expression = code.expression_at(frame)
         if expression is None or expression is carrier.read or code.inside(carrier.read, expression):
             continue
-        for read in reads(expression):
-            name = id_of(read.value) if isinstance(read, ast.Attribute) else ""
-            if isinstance(read, ast.Attribute) and name and name not in code.imported() and (called or name != "self"):
-                found[f".{read.attr}"] = None
-    return list(found)
+        yield from ((code, read) for read in reads(expression))
 
 
 def _is_called_on(code: Code, read: ast.expr) -> bool:
@@ -396,6 +412,8 @@ def _value_for(store: ast.stmt, text: str) -> ast.expr | None:
 
 def detaching(text: str, shape: str) -> list[str]:
     """Return the statements that detach a value of that shape."""
+    if shape.startswith("["):
+        return [f"{text}{shape} = {text}{shape}.detach()"]
     way, *names = shape.split(".")
     if not names:
         return [f"{text} = {detached(text, shape)}"]
