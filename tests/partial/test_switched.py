@@ -30,6 +30,11 @@ HIDDEN = (
     "next(hidden.run{n})",
     "@hidden.run{n}\ndef f{n}():\n    pass",
     "made{n} = hidden.run{n}()",
+    "hidden.run{n}(net)",
+    "made{n} = hidden.run{n}(net(x))",
+    "torch.nn.Linear(2, 1).apply(hidden.run{n})",
+    "timeit.timeit('run(1)', globals={{'run': hidden.run{n}}}, number=1)",
+    "class Has{n}:\n    part = hidden.run{n}\n\nmade{n} = Has{n}().part",
     "import late{n}",
     "def load{n}():\n    from late{n}.part import one\n\nload{n}()",
     "for _ in hidden.run{n}:\n    pass",
@@ -55,7 +60,7 @@ HIDDEN = (
     "kept{n} = zip(hidden.run{n}, [1])\ntorch.set_grad_enabled(True)\nmade{n} = list(kept{n})",
     "kept{n} = enumerate(hidden.run{n})\ntorch.set_grad_enabled(True)\nfor _ in kept{n}:\n    pass",
 )
-"""What runs hidden code that is given nothing with a graph."""
+"""What runs hidden code."""
 SHOWN = (
     "net(x).sum().backward()",
     "with torch.enable_grad():\n    net(x).sum().backward()",
@@ -64,6 +69,7 @@ SHOWN = (
     "@torch.enable_grad()\ndef learn{n}():\n    net(x).sum().backward()\n\nlearn{n}()",
     "with hidden.on:\n    net(x).sum().backward()",
     "@hidden.on\ndef apart{n}():\n    net(x).sum().backward()\n\napart{n}()",
+    "with hidden.on:\n    loss{n} = net(x).sum()\nhidden.run0(loss{n}).backward()",
     "torch.set_grad_enabled(True)",
     "def switch{n}():\n    torch.set_grad_enabled(True)\n\nswitch{n}()",
     "with torch.no_grad():\n    torch.set_grad_enabled(True)",
@@ -94,7 +100,7 @@ USED = {
     "TAPE302": "for _ in range(5):\n    total += net(x).sum().item()",
 }
 META = [*sys.meta_path]
-HEAD = """import functools, threading, torch, hidden
+HEAD = """import functools, threading, timeit, torch, hidden
 
 net, x, kept, total = torch.nn.Linear(2, 1), torch.ones(2), [], 0.0
 """
@@ -134,7 +140,7 @@ class _Run:
         self()
         return ""
 
-    __next__ = __enter__ = __exit__ = __add__ = __getitem__ = __setitem__ = __call__
+    __next__ = __enter__ = __exit__ = __add__ = __getitem__ = __setitem__ = __get__ = __call__
 
     def __neg__(self) -> int:
         self()
@@ -262,9 +268,16 @@ def test_what_has_left_recording_on_is_trusted_to_do_so_again(
         ("import hidden\ntorch.func.functional_call(hidden.net, {}, (torch.ones(2),))", False),
         ("import hidden\ntorch.utils.data.RandomSampler(hidden.rows)", False),
         ("import hidden\ntorch.nn.utils.rnn.pad_sequence(hidden.rows)", False),
+        ("held = torch.load('held.pt', weights_only=False)", False),
+        ("held = torch.load('held.pt')", True),
+        ("held = torch.jit.load('held.pt')\nheld(torch.ones(2))", True),
+        ("held = torch.load('held.pt')\nheld(torch.ones(2))", False),
+        ("held = torch.hub.load('some/where', 'one')", False),
+        ("held = torch.hub.load('pytorch/vision', 'resnet18')", True),
+        ("import pickle\nheld = pickle.load(open('held', 'rb'))", False),
     ],
 )
-def test_devices_and_types_run_no_code_and_what_else_torch_is_given_may(before: str, certain: bool) -> None:
+def test_devices_and_types_run_no_code_and_what_else_torch_is_given_or_loads_may(before: str, certain: bool) -> None:
     program = f"import torch\n{before}\nnet, x = torch.nn.Linear(2, 1), torch.ones(2)\nprint(net(x).numpy())\n"
     (one,) = check(from_text(program, "train.py")).findings
     assert (one.code, one.certain) == ("TAPE106", certain)

@@ -258,8 +258,11 @@ class Library(Protocol):
     def unseen_maker(self, maker: Value) -> str:
         """Return the name of a metaclass, or of a decorator of classes, that is not visible; an empty one of others."""
 
-    def hidden_method(self, method: Lib, owner: Value, node: ast.AST) -> None:
-        """Note that a method which is not visible has its object."""
+    def read_method(self, function: Function, owner: Value, node: ast.AST) -> None:
+        """Note that an object reads or sets a method of its class: what a hidden decorator has made of it may run."""
+
+    def hidden_descriptor(self, held: Lib | Unknown, owner: Value, node: ast.AST) -> None:
+        """Note that a method or a descriptor which is not visible has the object that reads or sets it."""
 
     def perhaps_registered(self, made: Value, by: str, module: Module, node: ast.AST) -> None:
         """Note that code which is not visible has a function or a class that nothing else in the file names."""

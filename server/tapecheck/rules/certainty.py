@@ -310,10 +310,24 @@ def _shown(reading: Reading) -> dict[int, int]:
     stretches = _stretches(reading)
     walked = (node for run in reading.runs if run.problem is None for node in run.backward.root_nodes)
     shown: dict[int, int] = {}
-    for built in (reading.built(node) for node in walked if node in reading.ledger.nodes):
-        number = stretches.at(built).number
-        shown[number] = max(built, shown.get(number, -1))
+    for root in dict.fromkeys(node for node in walked if node in reading.ledger.nodes):
+        built = [reading.built(node) for node in _given_back(reading, root)]
+        numbers = {stretches.at(one).number for one in built}
+        if len(numbers) == 1:
+            number = numbers.pop()
+            shown[number] = max(min(built), shown.get(number, -1))
     return shown
+
+
+def _given_back(reading: Reading, root: int) -> list[int]:
+    """Return the nodes that a value may be of: hidden code may give back what it was given, with no node of its own."""
+    nodes = reading.ledger.nodes
+
+    def given(number: int) -> list[int]:
+        node = nodes[number]
+        return [] if node.linked == "yes" else [one for one in node.inputs if one in nodes]
+
+    return [number for number in search([root], given) if not given(number)]
 
 
 @remembered

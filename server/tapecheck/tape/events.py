@@ -830,7 +830,7 @@ AssumptionKind = Literal[
 - "contents": what an opaque callee puts into a container without graphs that it is given
 - "caller": that recording is on where a function is called which nobody in its project calls
 - "gradient": that what opaque code has made, and whose `.grad` is read, is no leaf with a gradient of its own
-- "mode": that code which is given nothing with a graph leaves recording on
+- "mode": that code which is not visible leaves recording on
 - "setting": that an option has not got the default with which a condition comes out otherwise
 """
 NOTHING = (0,)

@@ -226,6 +226,8 @@ def _assume(torch: Torch, path: str, args: Args, kwargs: Kwargs, node: ast.AST) 
     if path == TEXT:
         visible.skipped(torch, args, node, anything=bool(kwargs))
         visible.may_freeze(args)
+    elif visible.was_saved(path):
+        visible.leaves_recording_on(torch, path, node)
     elif "." in path and not visible.modelled(path):
         _left_alone(torch, path, (*args, *kwargs.values()), node)
     elif "." not in path:
@@ -424,6 +426,7 @@ def _called_by_name(torch: Torch, function: Unknown, hidden: bool, args: Args, k
             # What was saved to be called is a model, or a part of one: a forward pass does nothing to what it is given.
             text = f"`{function.name}` computes what it returns, and does no more"
             torch.world.assumptions.note("result", text, node)
+            visible.leaves_recording_on(torch, function.name, node)
         else:
             _left_alone(torch, function.name, (*args, *kwargs.values()), node)
     known = _unknown_method(torch, owner, name, args, kwargs, node) if owner is not None and by_name else NO_MODEL

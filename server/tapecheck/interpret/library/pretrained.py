@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 
+from tapecheck.interpret.library import visible
 from tapecheck.interpret.library.contract import Torch
-from tapecheck.interpret.values import Args, Kwargs, Unknown, Value, Whole, argument, known_text
+from tapecheck.interpret.values import Args, Kwargs, Mark, Unknown, Value, Whole, argument, known_text
 
 LIBRARIES = (
     "torchvision.models", "timm.", "transformers.", "segmentation_models_pytorch.", "monai.networks",
@@ -38,6 +39,7 @@ _NO_MODEL_PATHS = (
 
 _NO_PARAMETERS = ("PreTrainedModel", "Mixin", "MessagePassing", "Pipeline")
 """What the names of those classes end with that have no parameters of their own for a class that derives from them."""
+HUB = "torch.hub.load"
 BASE = "(base)"
 """Where a module of a class that derives from a library's model has what it inherits."""
 
@@ -70,8 +72,13 @@ def inherited(torch: Torch, path: str, node: ast.AST) -> Value | None:
 
 def from_hub(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Return what `torch.hub.load` gives: a model, which may have nothing to train where it is not torchvision's."""
-    made = _made(torch, "load", node)
     repository = known_text(argument(args, kwargs, 0, "repo_or_dir")) or ""
-    if repository.partition(":")[0] != "pytorch/vision":
-        torch.opaque_parameters(made, node).graph = "may"
+    if repository.partition(":")[0] == "pytorch/vision":
+        return _made(torch, "load", node)
+    # It is code that the repository brings, and nobody knows what that does.
+    visible.called(torch, HUB, (*args[2:], *kwargs.values()), node)
+    made = _made(torch, f"{HUB}()", node)
+    parameters = torch.opaque_parameters(made, node)
+    parameters.graph = "may"
+    parameters.extra = {**(parameters.extra or {}), Mark.SAVED: True}
     return made

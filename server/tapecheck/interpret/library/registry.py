@@ -40,7 +40,7 @@ from tapecheck.interpret.library.copies import Copier
 from tapecheck.interpret.library.states import CompiledState, OptimizerState, ScalerState, state_of
 from tapecheck.interpret.library.torchlib import Torch
 from tapecheck.interpret.objects import carry, exceptions, methods, records, unknowns
-from tapecheck.interpret.objects.syntax import named_in, text_of
+from tapecheck.interpret.objects.syntax import called_in, named_in, text_of
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
     COUNTED,
@@ -48,6 +48,7 @@ from tapecheck.interpret.values import (
     Args,
     Class,
     Dict,
+    Function,
     Instance,
     Kind,
     Kwargs,
@@ -119,6 +120,8 @@ def _is_known(value: Unknown) -> bool:
     return plain or value.node is not None or value.taken_for_data()
 
 
+_READS = (ast.Attribute, ast.Call, ast.Assign, ast.AugAssign, ast.AnnAssign)
+"""Where the text reads or sets an attribute: with `getattr` and `setattr`, in calls."""
 _NUMBERS_AND_TEXT = frozenset((*COUNTED, Kind.SIZES, Kind.TEXT))
 
 
@@ -167,6 +170,7 @@ class Libraries:
             # What is a device or a type has no code that torch runs.
             given = (value for name, value in kwargs.items() if name not in ("device", "dtype"))
             self.engine.operates((*args, *given), node)
+        self._may_call((*args, *kwargs.values()), node)
         known = FUNCTIONS.get(path)
         if known is not None:
             return known(torch, args, kwargs, node)
@@ -186,6 +190,13 @@ class Libraries:
             if made is not NO_MODEL:
                 return made
         return torch.opaque_result(path, args, kwargs, node)
+
+    def _may_call(self, given: Iterable[Value], node: ast.AST) -> None:
+        """Note that a library may run hidden functions out of a dict that it is given, on what else is in there."""
+        for one in only(given, Dict):
+            paths = (value.path for value in islice(only(one.items.values(), Lib), limits.LOOKED_AT))
+            if path := next((path for path in paths if not visible.modelled(path)), None):
+                visible.called(self.torch, path, (one,), node)
 
     def given_away(self, values: Iterable[Value], node: ast.AST, to: str, *, told: bool = False) -> None:
         """Note that code nobody can look into got values, and the leaves in them; `told` where it is modelled."""
@@ -315,10 +326,20 @@ class Libraries:
             names = [unknowns.root(value).name if isinstance(value, Unknown) else path_of(value)]
         return next(filter(self.hides, names), "")
 
-    def hidden_method(self, method: Lib, owner: Value, node: ast.AST) -> None:
-        """Note that a method which is not visible has its object."""
-        if not visible.modelled(method.path):
-            opaque.handed_over(self.torch, owner, method.path, node)
+    def hidden_descriptor(self, held: Lib | Unknown, owner: Value, node: ast.AST) -> None:
+        """Note that a method or a descriptor which is not visible has the object that reads or sets it."""
+        name = held.path if type(held) is Lib else self._may_switch(held)
+        if name and not visible.modelled(name):
+            opaque.handed_over(self.torch, owner, name, node)
+
+    def read_method(self, function: Function, owner: Value, node: ast.AST) -> None:
+        """Note that an object reads or sets a method of its class: what a hidden decorator has made of it may run."""
+        name = self.world.assumptions.decorated.get(id(function.node))
+        source = self.world.position.frames[-1].module.source
+        if name is None or source is None or not isinstance(node, _READS):
+            return
+        if id(node) not in self.world.position.notes.of(source.tree, called_in):
+            opaque.handed_over(self.torch, owner, name, node)
 
     def trusted_context(self, manager: Unknown | Lib, node: ast.AST) -> None:
         """Note that a context manager which is not visible is taken to leave recording on in the block that begins."""

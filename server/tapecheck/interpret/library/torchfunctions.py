@@ -8,7 +8,17 @@ from collections.abc import Callable
 from collections.abc import Generator as PyGenerator
 
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.library import averaging, loaders, numbers, packed, parametrized, replays, scalers, wrappers
+from tapecheck.interpret.library import (
+    averaging,
+    loaders,
+    numbers,
+    packed,
+    parametrized,
+    replays,
+    scalers,
+    visible,
+    wrappers,
+)
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.given_back import sizes_agree
 from tapecheck.interpret.library.states import CompiledState
@@ -404,6 +414,8 @@ def _broadcast(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value
 
 
 def _load(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if concrete(kwargs.get("weights_only")) is False:
+        visible.leaves_recording_on(torch, "torch.load", node)
     result = Unknown("torch.load()")
     result.take_for_data()
     result.part_of = Whole(within=result)

@@ -47,6 +47,8 @@ _MODELLED = frozenset((
 """Packages whose functions train nothing that they are not asked to, and keep no graph."""
 _LOADING = ("torch.load", "torch.hub.load", "torch.jit.load", "pickle.load", "pickle.loads", "joblib.load")
 """What gives objects of any class, code included."""
+_SCRIPTED = "torch.jit.load"
+"""What gives code in a language of torch's own, which switches recording off for a block alone."""
 _FRAMEWORKS = frozenset(("accelerate", "lightning", "pytorch_lightning", "transformers", "pydantic"))
 """Packages whose base classes are modelled."""
 _DISPLAYS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
@@ -91,7 +93,8 @@ def decorator_modelled(path: str) -> bool:
 
 def leaves_recording_on(torch: Torch, name: str, node: ast.AST, *, read: bool = False) -> None:
     """Note that opaque code which is run is taken to leave recording on, as libraries of commands and tests do."""
-    if not decorator_modelled(name):
+    brings_code = was_saved(name) and not name.startswith(_SCRIPTED)
+    if brings_code or not decorator_modelled(name):
         torch.world.assumptions.note("mode", f"`{name}` leaves recording on", node, NOTHING, read=read)
 
 
@@ -117,8 +120,7 @@ def called(torch: Torch, name: str, args: Iterable[Value], node: ast.AST) -> Non
         anything, data = anything or kind == "anything", data or kind == "data"
     if contents and not anything:
         torch.world.assumptions.note("contents", f"`{name}` leaves what it is given as it is", node)
-    if not (anything or about):
-        leaves_recording_on(torch, name, node)
+    leaves_recording_on(torch, name, node)
     if anything or about or data:
         _take_for_granted(torch, name, node, tuple(about), anything=anything)
 

@@ -300,6 +300,11 @@ def _says_nothing(statement: ast.AST) -> bool:
     return False
 
 
+def called_in(tree: ast.AST) -> frozenset[int]:
+    """Return the ids of the attributes in a file that are called where they are read."""
+    return frozenset(id(part.func) for part in walk(tree) if isinstance(part, ast.Call))
+
+
 @placeless
 def named_in(tree: ast.AST) -> frozenset[str]:
     """Return what a file names: bare names that are read, attributes, and texts, which may be names."""

@@ -240,10 +240,11 @@ class Lib(BaseValue):
 
     def read_by(self, machine: Interpreter, receiver: Value, node: ast.AST) -> Value:
         if behaviour(receiver).is_object:
-            machine.library.hidden_method(self, receiver, node)
+            machine.library.hidden_descriptor(self, receiver, node)
         return self
 
     def sets(self, machine: Interpreter, owner: Value, value: Value, node: ast.AST) -> bool:
+        machine.library.hidden_descriptor(self, owner, node)
         machine.library.trusted_store(self, value, node)
         return False
 

@@ -120,7 +120,14 @@ class Function(BaseValue):
         return machine.call_function(self, args, kwargs, node)
 
     def read_by(self, machine: Interpreter, receiver: Value, node: ast.AST) -> Value:
-        return Bound(self, receiver) if behaviour(receiver).is_object else self
+        if not behaviour(receiver).is_object:
+            return self
+        machine.library.read_method(self, receiver, node)
+        return Bound(self, receiver)
+
+    def sets(self, machine: Interpreter, owner: Value, value: Value, node: ast.AST) -> bool:
+        machine.library.read_method(self, owner, node)
+        return False
 
     def decorates(self, machine: Interpreter, function: Value, node: ast.AST) -> Value:
         return machine.call(self, [function], {}, node)
