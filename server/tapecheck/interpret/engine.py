@@ -212,6 +212,9 @@ class Library(Protocol):
     def runs_unseen(self, value: Value, node: ast.AST) -> None:
         """Note that an operation may run code of a value that is not visible, which is taken to leave recording on."""
 
+    def gives_data(self, value: Unknown | Lib, node: ast.AST) -> None:
+        """Note that the parts of a value which hidden code gives are taken for data, with no graph that they share."""
+
     def imported(self, path: str, node: ast.AST) -> None:
         """Note that a module was imported that is not the user's: what is in it runs the first time."""
 

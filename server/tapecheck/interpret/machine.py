@@ -229,6 +229,11 @@ class Machine:
                 streams.add(id(value))
                 asked += (*value.over, *value.sources)
 
+    def _taken_from(self, value: Value, node: ast.AST) -> None:
+        """Note that parts are taken out of a value, or that it is gone over."""
+        if type(value) is Unknown or type(value) is Lib:
+            self.library.gives_data(value, node)
+
     def get_attribute(self, owner: Value, name: str, node: ast.AST) -> Value:
         if type(owner) is Unknown:
             # What a module has under a name is there.
@@ -237,6 +242,7 @@ class Machine:
 
     def get_item(self, owner: Value, index: Value, node: ast.AST) -> Value:
         self.operates((owner,), node)
+        self._taken_from(owner, node)
         return behaviour(owner).get_item(self, index, node)
 
     def set_item(self, owner: Value, index: Value, value: Value, node: ast.AST) -> None:
@@ -246,6 +252,7 @@ class Machine:
     def stream(self, value: Value, node: ast.AST) -> Stream:
         """Return anything that can be iterated as a stream of elements."""
         self.operates((value,), node)
+        self._taken_from(value, node)
         made = behaviour(unknowns.setting(self, value)).stream(self, node)
         if made is not value and not made.over and not isinstance(value, Dict):
             # Of a dict only the keys are gone over.

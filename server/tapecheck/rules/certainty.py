@@ -49,7 +49,7 @@ _OF_RECORDING: frozenset[AssumptionKind] = frozenset(("context", "decorator"))
 """What code is run in: where it switches recording off, nothing that is built there has a graph."""
 _OF_COUNTS: frozenset[AssumptionKind] = frozenset(("count", "length"))
 """How often a loop goes round."""
-_OF_ONE_RULE: frozenset[AssumptionKind] = frozenset(("gradient", "mode"))
+_OF_ONE_RULE: frozenset[AssumptionKind] = frozenset(("batches", "gradient", "mode"))
 """What a rule asks about itself: it matters to no other."""
 _SPARED: frozenset[AssumptionKind] = frozenset(("effect", "name"))
 """What a rule may say of that it hardly is what a finding lacks (`Rule.spares`)."""

@@ -804,7 +804,7 @@ class Decision:
 AssumptionKind = Literal[
     "result", "effect", "base", "decorator", "context", "option", "value", "name", "loader",
     "count", "default", "exception", "limit", "condition", "setting", "length", "skipped", "caller",
-    "contents", "part", "module", "rounds", "mode", "gradient",
+    "contents", "part", "module", "rounds", "mode", "gradient", "batches",
 ]  # fmt: skip
 """What is not visible:
 
@@ -830,6 +830,7 @@ AssumptionKind = Literal[
 - "contents": what an opaque callee puts into a container without graphs that it is given
 - "caller": that recording is on where a function is called which nobody in its project calls
 - "gradient": that what opaque code has made, and whose `.grad` is read, is no leaf with a gradient of its own
+- "batches": that what hidden code gives to go over, or to look something up in, has no graph that its parts share
 - "mode": that code which is not visible leaves recording on
 - "setting": that an option has not got the default with which a condition comes out otherwise
 """

@@ -44,6 +44,7 @@ from tapecheck.interpret.values import (
     Instance,
     Kwargs,
     Layer,
+    Lib,
     List,
     Mark,
     Native,
@@ -594,6 +595,8 @@ class Modules:
             if known is not None:
                 return known(self, owner, args, kwargs, node)
             return self.torch.opaque_result(owner.lib or "object", args, kwargs, node)
+        for given in only(args, Lib):
+            self.machine.library.gives_data(given, node)
         hooked = wrappers.runs_hooks(self, owner, node)
         args = self._before_forward(owner, args, node) if hooked else args
         shards = sharding.hooked(owner)

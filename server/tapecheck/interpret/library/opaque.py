@@ -369,7 +369,7 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
     more = keywords is not None
     kwargs.update(unpacked(keywords))
     if owner is not None and owner.node is None and _is_pure(name, args, kwargs):
-        return _same_answer(torch, function, owner, args)
+        return _same_answer(torch, function, owner, args, node)
     leaves.held(torch, function, node)
     _call_any(torch, function, args, kwargs, node)
     given = leaves.escape(torch, (*args, *kwargs.values()), node, function.name, function)
@@ -469,8 +469,9 @@ def _is_pure(name: str, args: Args, kwargs: Kwargs) -> bool:
     return name in _PURE and all(map(is_constant, args)) and not kwargs
 
 
-def _same_answer(torch: Torch, function: Unknown, owner: Unknown, args: Args) -> Unknown:
+def _same_answer(torch: Torch, function: Unknown, owner: Unknown, args: Args, node: ast.AST) -> Unknown:
     """Return the result of a method of text or settings, which answers the same question the same way."""
+    torch.machine.library.gives_data(owner, node)
     key = (expression(owner), function.part_of.attr, *args)
     result = unknowns.remembered(torch.world, key, f"{function.name}()")
     result.origin = Origin(function.part_of.attr, (owner, *args))

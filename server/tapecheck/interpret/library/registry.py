@@ -67,7 +67,7 @@ from tapecheck.interpret.values import (
     positional,
     user_class,
 )
-from tapecheck.tape import NoEffect
+from tapecheck.tape import NOTHING, NoEffect
 from tapecheck.torchfacts import classes
 
 Model = Callable[[Torch, str, Args, Kwargs, ast.AST], Value]
@@ -265,6 +265,12 @@ class Libraries:
             # What calls give is told apart by no name: one may have given a loader, and another one.
             given = type(value) is Unknown and unknowns.root(value).origin.called is not None
             visible.leaves_recording_on(self.torch, name, node, read=not given)
+
+    def gives_data(self, value: Unknown | Lib, node: ast.AST) -> None:
+        """Note that the parts of a value which hidden code gives are taken for data, with no graph that they share."""
+        if name := self._may_switch(value):
+            text = f"`{name}` gives no parts of one graph"
+            self.world.assumptions.note("batches", text, node, NOTHING, read=True)
 
     def _may_switch(self, value: Value) -> str:
         """Return the name of a value whose code is not visible and may switch recording off; an empty one of others."""

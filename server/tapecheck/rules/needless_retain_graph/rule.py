@@ -254,6 +254,10 @@ def _supposed(reading: Reading, runs: list[Run]) -> Assumption | None:
     """Return what is taken for granted of hidden code where it may walk, later, what it has made before."""
     unknown = _unknown(reading)
     last = max([*unknown, *_given_away(reading)], default=0)
+    end = max(run.position for run in runs)
+    for position, event in reading.assumed:
+        if event.kind == "batches" and position < end:
+            return Assumption("batches", event.at.span, event.text)
     for run in runs:
         mine = unknown.get(run.position)
         if mine is None or run.position >= last:
