@@ -342,7 +342,7 @@ class Libraries:
         """Note that an object reads or sets a method of its class: what a hidden decorator has made of it may run."""
         name = self.world.assumptions.decorated.get(id(function.node))
         source = self.world.position.frames[-1].module.source
-        if name is None or source is None or not isinstance(node, _READS):
+        if name is None or source is None or type(node) not in _READS:
             return
         if id(node) not in self.world.position.notes.of(source.tree, called_in):
             opaque.handed_over(self.torch, owner, name, node)

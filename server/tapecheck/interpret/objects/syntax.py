@@ -302,7 +302,7 @@ def _says_nothing(statement: ast.AST) -> bool:
 
 def called_in(tree: ast.AST) -> frozenset[int]:
     """Return the ids of the attributes in a file that are called where they are read."""
-    return frozenset(id(part.func) for part in walk(tree) if isinstance(part, ast.Call))
+    return frozenset(id(part.func) for part in only(walk(tree), ast.Call))
 
 
 @placeless
