@@ -79,3 +79,26 @@ def test_a_slice_that_goes_nowhere_raises_and_breaks_nothing(slicing: str) -> No
     )
     report = check(from_text(head + caught, "still.py"))
     assert [finding.code for finding in report.findings] == ["TAPE101"]
+
+
+@pytest.mark.parametrize(("first", "raises"), [("", True), ("next(it)\n    ", False), ("it.send(None)\n    ", False)])
+def test_a_generator_that_was_not_started_takes_nothing_but_none(first: str, raises: bool) -> None:
+    program = f"""
+def totals():
+    total = 0.0
+    while True:
+        total += yield total
+
+
+it = totals()
+w = torch.ones(2, requires_grad=True)
+loss = (w * w).sum()
+loss.backward()
+try:
+    {first}it.send(1.0)
+    loss.backward()
+except TypeError:
+    pass
+"""
+    found = [(one.code, one.certain) for one in check(from_text(full(program), "program.py")).findings]
+    assert found == ([] if raises else [("TAPE101", True)])

@@ -128,12 +128,23 @@ def _method_of(machine: Engine, receiver: Value, name: str, node: ast.AST) -> Va
 
 def _of_generator(machine: Engine, owner: Generator, name: str, node: ast.AST) -> Value:
     if name in ("send", "__next__", "asend", "__anext__"):
-        return Native(name, lambda m, args, kwargs, at: m.resume(owner, positional(args, 0)))
+        return Native(name, lambda m, args, kwargs, at: _sent(m, owner, positional(args, 0), at))
     if name in ("throw", "athrow"):
         return Native(name, lambda m, args, kwargs, at: m.resume(owner, None, exception_signal(args, at)))
     if name in ("close", "aclose"):
         return Native(name, lambda m, args, kwargs, at: m.close(owner))
     return Unknown.named(name)
+
+
+def _sent(machine: Engine, owner: Generator, value: Value, node: ast.AST) -> Value:
+    """Return what a generator yields next, given what it is sent: one that was not started takes None alone."""
+    match value:
+        case None | Unknown():
+            return machine.resume(owner, value)
+    if owner.started:
+        return machine.resume(owner, value)
+    machine.wrong("TypeError", node)
+    return Unknown.named("send")
 
 
 def _of_slice(machine: Engine, owner: slice, name: str, node: ast.AST) -> Value:

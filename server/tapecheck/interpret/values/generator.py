@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Generator as PyGenerator
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -35,6 +36,11 @@ class Generator(BaseValue):
     """What was taken from it ahead of time, to be given first."""
     guarded: bool = False
     """Whether it waits inside of a `with` or `try`, whose end has to come once it is left."""
+
+    @property
+    def started(self) -> bool:
+        """Whether it has been asked for a value."""
+        return bool(self.pending) or self.done or inspect.getgeneratorstate(self.run) != inspect.GEN_CREATED
 
     can_hold: ClassVar[bool] = True
     is_iterator: ClassVar[bool] = True
