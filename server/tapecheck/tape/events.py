@@ -782,7 +782,8 @@ class Decision:
     """A condition that the dry run could not decide, and the way this tape took.
 
     `end_line` is the last line of the statement that the condition decides about, 0 where it is a part of one,
-    `counted` says that it compares what the loop around it counts up, `cuts` where the numbers that it asks were taken
+    `counted` says that it compares what the loop around it counts up, `reached` whether that is the number that it
+    holds it equal to, where nobody knows this; `cuts` where the numbers that it asks were taken
     out of their graphs, `hangs_on` that code which is not visible says how it comes out, or an option that has not got
     its default here; `setting` is how an option of the command line is given where the answer says that.
     """
@@ -795,6 +796,7 @@ class Decision:
     cuts: tuple[int, ...] = ()
     hangs_on: Literal["data", "condition", "setting"] = "data"
     setting: Setting | None = None
+    reached: bool | None = None
 
     def governs(self, span: Span) -> bool:
         """Return whether a place begins in the statement that the condition decides about."""

@@ -39,6 +39,7 @@ from tapecheck.interpret.values import (
     expression,
     identical,
     is_constant,
+    is_number,
     known_elements,
 )
 from tapecheck.source.nodes import attr_of, id_of, name_called, negated, of_kind
@@ -202,7 +203,7 @@ def _decided(machine: Engine, expression: ast.expr, value: Value, env: Env, node
     answer = choices.choose(
         expression, default, text, node, likelier=deep or leaves, counted=counted, cuts=cuts,
         hidden=unknowns.hidden(machine, value), usual=behaviour(value).by_default(),
-        setting=behaviour(value).given_as,
+        setting=behaviour(value).given_as, reaches=_reaches(machine, expression, env),
     )  # fmt: skip
     choices.answers(origins)
     choices.note_flag(flagged, answer)
@@ -281,6 +282,19 @@ def _counted(machine: Engine, expression: ast.expr) -> bool:
             named = not any(isinstance(getattr(side, "operand", side), ast.Constant) for side in (left, *others))
             return named and bool(machine.world.position.iteration)
     return False
+
+
+def _reaches(machine: Engine, expression: ast.expr, env: Env) -> bool | None:
+    """Return which answer to a test says that a loop has come to the number that another name has, which nobody knows:
+    `i == chosen`; None of any other test.
+    """
+    match expression:
+        case ast.Compare(left=left, ops=[(ast.Eq() | ast.NotEq()) as op], comparators=[right]):
+            known = [is_number(_named(machine, side, env)) for side in (left, right)]
+            named = all(id_of(side) or attr_of(side) for side in (left, right))
+            if named and known.count(True) == 1:
+                return type(op) is ast.Eq
+    return None
 
 
 def asks_a_count(machine: Engine, expression: ast.expr, env: Env) -> bool:

@@ -139,13 +139,14 @@ class Choices:
         hidden: bool = False,
         usual: bool | None = None,
         setting: Callable[[bool], Setting | None] | None = None,
+        reaches: bool | None = None,
     ) -> bool:
         """Answer an undecidable condition as the policy of this path says.
 
         `statement` is what the condition decides about. Where `likelier` the policy is not asked; `counted` where it
         compares what a loop counts up, `cuts` are those of the numbers that it asks. `hidden` says that it hangs on
         code which is not visible, `usual` how it comes out where options keep their defaults, `setting` how an option
-        is given for an answer.
+        is given for an answer; `reaches` which answer says that a loop has counted up to a number that nobody knows.
         """
         place = self._position.place(node)
         asked = self.asked.get(place)
@@ -161,7 +162,9 @@ class Choices:
             hangs_on = "condition" if hidden else "setting"
             self.hidden.add(place)
         given = setting(answer) if setting is not None else None
-        self._writer.emit(Decision(self._position.site(node), text, answer, last or 0, counted, cuts, hangs_on, given))
+        reached = None if reaches is None else answer is reaches
+        at = self._position.site(node)
+        self._writer.emit(Decision(at, text, answer, last or 0, counted, cuts, hangs_on, given, reached))
         return answer
 
     def note_flag(self, asked: tuple[Flag, bool] | None, answer: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tapecheck.rules.backward_without_graph.facts import BackwardWithoutGraphFacts
 from tapecheck.rules.finding import Finding, Label
@@ -30,7 +30,9 @@ class BackwardWithoutGraph(Rule):
         for reading, run, problem in failing(readings, NoGraph):
             root = run.backward.roots[problem.root]
             cuts = with_sources(reading, root.cuts)
-            if not undifferentiable(reading, root.cuts) and (cuts or not _lacks_terms(readings, reading, run)):
+            if undifferentiable(reading, root.cuts) or _passes_chosen(readings, reading, run, cuts.values()):
+                continue
+            if cuts or not _lacks_terms(readings, reading, run):
                 findings.append(self._finding(readings, reading, run, root, list(cuts.values())))
         return findings
 
@@ -60,6 +62,27 @@ def _lacks_terms(readings: Sequence[Reading], reading: Reading, run: Run) -> boo
     That it has no graph then needs every such condition to come out so, in every iteration.
     """
     return not always(readings, reading, run) or reading.untried_between(-1, run.position)
+
+
+def _passes_chosen(readings: Sequence[Reading], reading: Reading, run: Run, cuts: Iterable[Cut]) -> bool:
+    """Return whether a loop that has ended cuts off each value but the one whose number it was told, and came to none.
+
+    Who tells the number of an element (`o if i == chosen else o.detach()`) means one that is there.
+    """
+    running = {loop for loop, _ in run.at.iteration}
+    cuts_in = {one for cut in cuts for one in cut.at.iteration if one[0] not in running}
+    cuts_at = {(cut.at.file, cut.at.line, cut.at.iteration) for cut in cuts}
+    came: dict[tuple[Span, object], list[bool]] = {}
+    for position, decision in reading.decisions:
+        if decision.reached is not None and position < run.position:
+            at, inner = decision.at, decision.at.iteration[-1:]
+            if not cuts_in.isdisjoint(inner):
+                came.setdefault((at.span, inner[0][0]), []).append(decision.reached)
+            elif (at.file, at.line, at.iteration) in cuts_at:
+                # A comprehension has no iterations of its own.
+                came.setdefault((at.span, at.iteration), []).append(decision.reached)
+    passed = any(len(answers) > 1 and not any(answers) for answers in came.values())
+    return passed and not always(readings, reading, run)
 
 
 def _one_a_place(reading: Reading, cuts: list[Cut]) -> list[Cut]:
