@@ -70,6 +70,7 @@ SHOWN = (
     "with hidden.on:\n    net(x).sum().backward()",
     "@hidden.on\ndef apart{n}():\n    net(x).sum().backward()\n\napart{n}()",
     "with hidden.on:\n    loss{n} = net(x).sum()\nhidden.run0(loss{n}).backward()",
+    "for _ in hidden.within:\n    net(x).sum().backward()",
     "torch.set_grad_enabled(True)",
     "def switch{n}():\n    torch.set_grad_enabled(True)\n\nswitch{n}()",
     "with torch.no_grad():\n    torch.set_grad_enabled(True)",
@@ -151,6 +152,17 @@ class _Run:
         return 1
 
 
+class _Within:
+    """Hidden code that gives what to go over, within a context of its own."""
+
+    def __init__(self, off: bool) -> None:
+        self.off = off
+
+    def __iter__(self) -> Iterator[int]:
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.off):
+            yield from range(2)
+
+
 class _Late(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds hidden modules that run hidden code when they are imported, once."""
 
@@ -175,7 +187,7 @@ def _parts(draw: random.Random, code: str, hidden: int) -> tuple[list[str], int,
     parts = [draw.choice(HIDDEN).format(n=n) for n in range(hidden)]
     parts += [draw.choice(SHOWN).format(n=n) for n in range(draw.randint(0, 3))]
     draw.shuffle(parts)
-    around = "with torch.enable_grad():\n{}" if draw.random() < 0.2 else "if True:\n{}"
+    around = draw.choice(("with torch.enable_grad():\n{}", "for _ in hidden.within:\n{}", *["if True:\n{}"] * 3))
     return parts, draw.randint(0, len(parts)), around
 
 
@@ -188,9 +200,10 @@ def _modes(program: str, hidden: int, monkeypatch: pytest.MonkeyPatch) -> list[b
     code switches it off or leaves it, and a hidden context or decorator switches it on within or leaves it.
     """
     found: list[bool] = []
-    for on, *answers in itertools.product((False, True), repeat=hidden + 1):
+    for on, dark, *answers in itertools.product((False, True), repeat=hidden + 2):
         module = types.ModuleType("hidden")
         vars(module)["on"] = torch.enable_grad() if on else _Run(off=False)
+        vars(module)["within"] = _Within(dark)
         vars(module).update({f"run{n}": _Run(answer) for n, answer in enumerate(answers)})
         monkeypatch.setitem(sys.modules, "hidden", module)
         for name in [name for name in sys.modules if name.startswith("late")]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from tapecheck.rules.finding import Finding
 from tapecheck.rules.path import answered_otherwise, divided
-from tapecheck.rules.reading import Reading, going_on, remembered, search
+from tapecheck.rules.reading import LoopRun, Reading, going_on, remembered, search
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import possible
 from tapecheck.tape import (
@@ -271,14 +271,18 @@ def _perhaps_off(reading: Reading, end: int) -> Assumed | None:
     """Return the last call before an event that may have switched recording off, since the program itself has last
     switched it on, of those of which no backward shows that they do not.
     """
-    stretches, harmless, shown = _stretches(reading), _harmless(reading), _shown(reading)
+    stretches, shown = _stretches(reading), _shown(reading)
     here = stretches.at(end)
     # Set back to what it was, it is what anything before has made it.
     anywhere = not here.told and here.number not in shown
     found = None
     for position, event in reading.assumed:
-        counts = event.kind == "mode" and position < end and harmless.isdisjoint(_code_of(event))
-        if counts and (anywhere or stretches.at(position) == here):
+        if event.kind != "mode" or position > end:
+            continue
+        # What a loop goes over may be within a context of its own until it is gone over.
+        within = (loop := _loop_over(reading, position)) is not None and loop.holds(end)
+        harmless = _harmless(reading, within=within)
+        if harmless.isdisjoint(_code_of(event)) and (anywhere or stretches.at(position) == here):
             found = event
     return found
 
@@ -305,17 +309,16 @@ def _stretches(reading: Reading) -> _Stretches:
 
 
 @remembered
-def _shown(reading: Reading) -> dict[int, int]:
-    """Return for each stretch, by its number, where the last node was built in it that a backward starts from."""
+def _shown(reading: Reading) -> dict[int, list[int]]:
+    """Return for each stretch, by its number, where nodes were built in it that a backward starts from."""
     stretches = _stretches(reading)
     walked = (node for run in reading.runs if run.problem is None for node in run.backward.root_nodes)
-    shown: dict[int, int] = {}
+    shown: dict[int, list[int]] = {}
     for root in dict.fromkeys(node for node in walked if node in reading.ledger.nodes):
         built = [reading.built(node) for node in _given_back(reading, root)]
         numbers = {stretches.at(one).number for one in built}
         if len(numbers) == 1:
-            number = numbers.pop()
-            shown[number] = max(min(built), shown.get(number, -1))
+            shown.setdefault(numbers.pop(), []).append(min(built))
     return shown
 
 
@@ -331,14 +334,40 @@ def _given_back(reading: Reading, root: int) -> list[int]:
 
 
 @remembered
-def _harmless(reading: Reading) -> Set[Span | str]:
+def _harmless(reading: Reading, *, within: bool) -> Set[Span | str]:
     """Return the code behind which, in the same stretch, a node was built that a backward starts from: recording is on
-    there.
+    there; with `within` the code that loops go over, and such a node in the loop.
     """
     stretches, shown = _stretches(reading), _shown(reading)
-    modes = [(position, event) for position, event in reading.assumed if event.kind == "mode"]
-    left_on = (event for position, event in modes if position <= shown.get(stretches.at(position).number, -1))
-    return {one for event in left_on for one in _code_of(event)}
+    found: set[Span | str] = set()
+    for position, event in reading.assumed:
+        if event.kind != "mode":
+            continue
+        built = shown.get(stretches.at(position).number, ())
+        loop = _loop_over(reading, position) if within else None
+        if any(position <= one for one in built) if loop is None else any(map(loop.holds, built)):
+            found.update(_code_of(event))
+    return found
+
+
+def _loop_over(reading: Reading, position: int) -> LoopRun | None:
+    """Return the loop that goes over what is iterated at a position, if any does."""
+    return _loops_over(reading).get(position)
+
+
+@remembered
+def _loops_over(reading: Reading) -> dict[int, LoopRun]:
+    """Return the loops that go over what is not visible, by the positions where that is iterated."""
+    begun: dict[tuple[str, int], list[LoopRun]] = {}
+    for run in reading.loops.values():
+        begun.setdefault((run.event.at.file, run.event.at.line), []).append(run)
+    found: dict[int, LoopRun] = {}
+    for position, event in reading.assumed:
+        here = begun.get((event.at.file, event.at.line), []) if event.kind == "mode" and event.read else []
+        following = bisect.bisect_right(here, position, key=lambda run: run.start)
+        if following < len(here):
+            found[position] = here[following]
+    return found
 
 
 def _code_of(event: Assumed) -> tuple[Span | str, ...]:
