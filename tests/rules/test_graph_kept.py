@@ -10,6 +10,7 @@ import pytest
 from tapecheck.check import check
 from tapecheck.source import from_text, read_source
 from tapecheck.tape import LoopEnd
+from tests.interpret.truth import full
 
 CODE = "TAPE201"
 NEVER_WALKED = "TAPE302"
@@ -920,3 +921,26 @@ def test_points_that_nothing_is_asked_of_keep_their_graphs() -> None:
         frozen="pass", made=", requires_grad=True", kept="net(leaf.reshape(-1, 1))", asked="slope = x.sum()"
     )
     assert "TAPE201" in [one.code for one in check(from_text(program, "points.py")).findings]
+
+
+@pytest.mark.parametrize(
+    "log", ['{"train": {"loss": []}, "val": {"loss": []}}', "dict(train=dict(loss=[]), val=dict(loss=[]))"]
+)
+@pytest.mark.parametrize("phases", ['("train",)', '("train", "val")'])
+def test_a_container_in_a_container_is_told_once(log: str, phases: str) -> None:
+    program = f"""
+net = nn.Linear(3, 1)
+log = {log}
+for epoch in range(3):
+    for phase in {phases}:
+        for i in range(3):
+            loss = net(torch.randn(5, 3)).pow(2).mean()
+            loss.backward()
+            net.zero_grad()
+            log[phase]["loss"].append(loss)
+"""
+    findings = check(from_text(full(program), "train.py")).findings
+    kept = [one for one in findings if one.code == "TAPE201"]
+    assert kept and {full(program).splitlines()[one.span.line - 1].strip() for one in kept} == {
+        'log[phase]["loss"].append(loss)'
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -677,6 +678,7 @@ def _is_of(reading: Reading, node: int, held: set[int]) -> bool:
 def _of_themselves(reading: Reading, growths: list[_Growth]) -> list[_Growth]:
     """Return the growing holders that would grow even if the others' values were cut: the ones to fix."""
     kept: list[_Growth] = []
+    growths = _told_once(growths)
     chains = [growth for growth in growths if growth.chain]
     for growth in growths:
         blocked: set[int] = set()
@@ -696,6 +698,27 @@ def _of_themselves(reading: Reading, growths: list[_Growth]) -> list[_Growth]:
                 continue
         kept.append(growth)
     return kept
+
+
+def _told_once(growths: list[_Growth]) -> list[_Growth]:
+    """Return growing holders but those that only hold others."""
+    return [one for one in growths if not _grows_within(one, [other for other in growths if _is_within(other, one)])]
+
+
+def _grows_within(growth: _Growth, inner: Sequence[_Growth]) -> bool:
+    """Return whether all that a holder has more in each iteration is in containers that it holds: those grow."""
+    nodes = growth.held.nodes
+    more = ((index, nodes[index] - nodes[before]) for before, index in itertools.pairwise(sorted(nodes)))
+    parts = [one.held.nodes for one in inner]
+    return bool(inner) and all(
+        new <= frozenset().union(*(part.get(index, ()) for part in parts)) for index, new in more
+    )
+
+
+def _is_within(inner: _Growth, outer: _Growth) -> bool:
+    """Return whether a holder is an element or attribute of another one that grows with the same loop."""
+    same = inner.held.loop.id == outer.held.loop.id
+    return same and inner.held.holder.startswith((f"{outer.held.holder}[", f"{outer.held.holder}."))
 
 
 def _same(left: _Growth, right: _Growth) -> bool:
