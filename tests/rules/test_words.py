@@ -17,6 +17,7 @@ from tapecheck.rules import ALL, Finding, judge
 from tapecheck.rules.words import MAX_HEADLINE, headline, listed
 from tapecheck.source import from_text, read_source
 from tapecheck.tape import Bind, Cut, InPlace, Leaf, Named, Optimizer, Root, Tape
+from tests.interpret.truth import full
 
 PROGRAMS = [
     path
@@ -204,3 +205,21 @@ def test_a_number_is_not_called_what_the_program_does_not_call(read: str) -> Non
     (found,) = check(from_text(text, "train.py")).findings
     said = "\n".join([found.message, found.help, *(label.message for label in found.labels)])
     assert "Python number" in said and "`.item()`" not in said
+
+
+@pytest.mark.parametrize(
+    ("made", "changed", "name"),
+    [
+        ('d = {"h": net(x).exp()}', 'd["h"] += 1', "d['h']"),
+        ("hs = [net(x).exp()]", "hs[0].mul_(2)", "hs[0]"),
+        ("s.h = net(x).tanh()", "s.h -= 1", "s.h"),
+        ("h = net(x).tanh()", "h -= 1", "h"),
+    ],
+)
+def test_what_is_changed_in_place_is_called_as_it_is_written(made: str, changed: str, name: str) -> None:
+    program = f"class S:\n    pass\n\n\ns = S()\nnet, x = nn.Linear(3, 4), torch.ones(2, 3)\n{made}\n{changed}\n"
+    read = changed.split(" ")[0].split(".mul_")[0]
+    [finding] = check(from_text(full(f"{program}{read}.sum().backward()\n"), "train.py")).findings
+    assert finding.message.startswith(f"`{name}` was modified in place before ")
+    assert f"`{name}` was saved here" in [label.message for label in finding.labels]
+    assert f"changing `{name}` in place" in finding.help

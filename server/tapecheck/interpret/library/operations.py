@@ -18,6 +18,7 @@ from tapecheck.interpret.library import numbers, precisions, replays, scalers, s
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.given_back import given_back
 from tapecheck.interpret.objects import lengths, unknowns
+from tapecheck.interpret.objects.syntax import text_of
 from tapecheck.interpret.state import World, cuts_of, merge_cuts
 from tapecheck.interpret.values import (
     COUNTED,
@@ -592,10 +593,21 @@ def change(torch: Torch, target: Tensor | Unknown, node: ast.AST, how: str, writ
     """Change a tensor in place; raises as torch does for a leaf that requires grad."""
     written_through(torch, target, node, how, written)
     bumps: Fact = "may" if marked(target, Mark.PERHAPS_A_COPY) else "yes"
-    event = torch.world.graph.change(target, node, how, bumps=bumps, written=written)
+    called = "" if target.name else torch.world.position.notes.of(node, _changed_text)
+    event = torch.world.graph.change(target, node, how, bumps=bumps, written=written, called=called)
     if isinstance(target, Tensor) and event.leaf is not None and event.grad_mode == bumps == "yes":
         view = "a view of a leaf Variable" if event.on_view or event.kind == "part" else "a leaf Variable"
         fail(torch, node, f"{view} that requires grad is being used in an in-place operation.")
+
+
+def _changed_text(node: ast.AST) -> str:
+    """Return how the program writes what it changes in place where that is no variable: `state["h"]`, `self.h`."""
+    match node:
+        case ast.AugAssign(target=ast.Attribute() | ast.Subscript() as changed):
+            return text_of(changed)
+        case ast.Call(func=ast.Attribute(value=ast.Attribute() | ast.Subscript() as changed)):
+            return text_of(changed)
+    return ""
 
 
 def written_through(

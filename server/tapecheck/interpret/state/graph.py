@@ -293,8 +293,11 @@ class GraphBuilder:
         optimizer: int | None = None,
         grad_mode: Fact | None = None,
         written: Iterable[Value] = (),
+        called: str = "",
     ) -> InPlace:
-        """Note an in-place change of a tensor; `written` are values that go into it past autograd."""
+        """Note an in-place change of a tensor; `written` are values that go into it past autograd, `called` is what one
+        without a name is called.
+        """
         storage = self.storage_of(value)
         for changed in (storage, *storage.perhaps):
             changed.forget()
@@ -302,14 +305,14 @@ class GraphBuilder:
         if tensor is not None and tensor.extra is not None:
             self._set_gradient(tensor, at, how)
         mode = self._modes.grad_mode if grad_mode is None else grad_mode
-        of_leaf = None if tensor is None else tensor.of_leaf
+        of_leaf, name = None if tensor is None else tensor.of_leaf, value.name or called
         event = InPlace(
-            self._position.site(at), storage.id, how, value.name, of_leaf, mode, bumps, optimizer, not value.is_leaf,
+            self._position.site(at), storage.id, how, name, of_leaf, mode, bumps, optimizer, not value.is_leaf,
             self._lost(written) if written else (), of_leaf is not None and mode == bumps == "yes",
         )  # fmt: skip
         self._writer.emit(event)
         for other in storage.perhaps if bumps != "no" else ():
-            self._writer.emit(InPlace(event.at, other.id, how, value.name, None, mode, "may", optimizer))
+            self._writer.emit(InPlace(event.at, other.id, how, name, None, mode, "may", optimizer))
         return event
 
     def _set_gradient(self, changed: Tensor, at: ast.AST, how: str) -> None:

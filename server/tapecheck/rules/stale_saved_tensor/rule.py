@@ -144,7 +144,7 @@ def _help(
             f"line{_or_sum(reading, run, change)}, or do the forward pass again after it"
             + ("; `retain_graph=True` keeps the graph but not the values" if retained else "")
         )
-    if "[" in change.name or change.kind == "part":
+    if change.kind == "part" or (change.kind == "statement" and "[" in change.name):
         return (
             "do not write into a tensor that the graph still needs: collect the parts in a list and `torch.stack` "
             f"them, or write into a `.clone()` of {name}"
