@@ -64,3 +64,16 @@ def test_what_an_object_carries_has_its_name(first: str, step: str, st: str) -> 
     [finding] = check(from_text(program, "program.py")).findings
     assert (finding.code, finding.certain) == ("TAPE101", True)
     assert finding.message == f"second backward through the graph of `{st}.h`"
+
+
+def test_a_variable_keeps_its_name_within_an_object() -> None:
+    program = """
+import types
+
+w = torch.randn(3, requires_grad=True) * 2
+settings = types.SimpleNamespace(weight=w)
+(w * 3).sum().backward()
+print(w.grad + 1)
+"""
+    [finding] = check(from_text(full(program), "program.py")).findings
+    assert finding.message == "`w.grad` is None: `w` is not a leaf"

@@ -61,6 +61,18 @@ class Collision:
         return before is not None and before.iteration == self.second.at.iteration
 
     @property
+    def walks_each_iteration(self) -> bool:
+        """Return whether a backward ran in each iteration, until the second one, of the loops that both ran in."""
+        first = self.first or self.second
+        outer = dict(first.at.iteration)
+        shared = [(loop, index) for loop, index in self.second.at.iteration if loop in outer]
+        if not shared:
+            return True
+        loop, last = shared[-1]
+        run = {dict(event.at.iteration).get(loop) for event in self.tape.events if isinstance(event, Backward)}
+        return run.issuperset(range(1, last + 1))
+
+    @property
     def walked_before(self) -> bool:
         """Return whether a backward before the second one already ran through a part that another one had run
         through.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile
 from typing import NamedTuple
@@ -70,7 +71,10 @@ def _places(code: Code, collision: Collision, group: list[Carrier]) -> list[Plac
         _at_store, _after_backward, _at_read, _part_at_read, _before_read, _after_store, _at_loop_start, _of_the_object,
     ]  # fmt: skip
     first = collision.first
-    if first is not None and all(carrier.consumer.at.iteration == first.at.iteration for carrier in group):
+    if not _walks_each_iteration(code, collision):
+        # Anywhere else it would be cut within the iterations that one backward learns from.
+        places.insert(0, places.pop(places.index(_after_backward)))
+    elif first is not None and all(carrier.consumer.at.iteration == first.at.iteration for carrier in group):
         # Read between the backward and the end of its iteration: the shortest way is there.
         places.insert(0, places.pop(places.index(_at_read)))
     return places
@@ -232,7 +236,7 @@ def _everywhere(
         where = placed[0].where
         shared = where not in _IN_THE_LOOP and any(_learned_elsewhere(context, collision, carrier) for carrier in group)
         way = _Way(where, narrow, untrained, shared)
-        safe = _keeps_training(context, collision, group, way)
+        safe = _changes_nothing(context, collision, group, way, place)
         meaning, effect = way.meaning()
         # All places that only cut between iterations mean the same: the first one that holds is enough.
         between = "narrow" if narrow else "between"
@@ -265,8 +269,16 @@ class _Way(NamedTuple):
         return meaning, _ELSEWHERE if self.shared else _NARROW if self.narrow else _EFFECT
 
 
+def _changes_nothing(
+    context: Context, collision: Collision, group: list[Carrier], way: _Way, place: Placing
+) -> bool:  # fmt: skip
+    """Return whether a program that is detached so learns what it did before, wherever its backwards run."""
+    at_backward = way.untrained or _cuts_at_backward(context.code, collision, group, place)
+    return at_backward and _keeps_training(context, collision, group, way)
+
+
 def _keeps_training(context: Context, collision: Collision, group: list[Carrier], way: _Way) -> bool:
-    """Return whether a program that is detached so learns what it did before."""
+    """Return whether a program learns what it did before where a backward runs in each iteration."""
     if way.untrained and collision.makes_parameters(_sources(group)):
         # Whoever writes a parameter wants it trained: that no optimizer has it is the mistake.
         return False
@@ -280,6 +292,51 @@ def _keeps_training(context: Context, collision: Collision, group: list[Carrier]
     meant = not way.narrow and not collision.walked_before and not through and not way.shared
     # Where older values stay beside new ones, a part of them all, `[:5]`, may be of old ones alone.
     return context.stops and meant and not any(_gathers(context.code, carrier) for carrier in group)
+
+
+def _cuts_at_backward(code: Code, collision: Collision, group: list[Carrier], place: Placing) -> bool:
+    """Return whether a value is detached where a backward has learned from it: what runs in each iteration would cut
+    the window of several that one backward learns from.
+    """
+    backward = collision.first or collision.second
+    if _walks_each_iteration(code, collision):
+        return True
+    beside = [code.statement_in(carrier.function, backward.at) for carrier in group]
+    return place is _after_backward and all(
+        one is not None and code.spans(one, backward.at.span) and code.statement_at(backward.at.span) is one
+        for one in beside
+    )
+
+
+def _walks_each_iteration(code: Code, collision: Collision) -> bool:
+    """Return whether a backward runs in each iteration of its loop, by the tape and by the text."""
+    backward = collision.first or collision.second
+    at_times = (_runs_at_times(code, statement) for statement in code.statements(backward.at))
+    return collision.walks_each_iteration and not any(at_times)
+
+
+def _runs_at_times(code: Code, statement: ast.stmt) -> bool:
+    """Return whether a condition around a statement, within its loop or function, may change, or a `continue` in that
+    loop may leave it out.
+    """
+    loop = next(iter(code.loops(statement)), None)
+    outer = loop or code.function(statement)
+    within = itertools.takewhile(lambda one: one is not outer, code.parents(statement))
+    if any(_varies(code, one, loop) for one in within if isinstance(one, (ast.If, ast.While, ast.Match))):
+        return True
+    leaving = of_kind(loop, ast.Continue) if loop is not None else []
+    return any(code.start(one) < code.start(statement) and code.loops(one)[:1] == [loop] for one in leaving)
+
+
+def _varies(code: Code, condition: ast.If | ast.While | ast.Match, loop: ast.AST | None) -> bool:
+    """Return whether a condition may have another answer the next time, by what its names are stored to."""
+    test = condition.subject if isinstance(condition, ast.Match) else condition.test
+    if loop is None or of_kind(test, ast.Call):
+        return not isinstance(test, ast.Constant)
+    stored = {dotted(one) for node in of_kind(loop, ast.stmt) for one in targets(node)}
+    kept = {node.attr for node in of_kind(code.tree, ast.Attribute) if isinstance(node.ctx, ast.Store)}
+    named = any(one.id in stored for one in of_kind(test, ast.Name))
+    return named or any(one.attr in kept for one in of_kind(test, ast.Attribute))
 
 
 _JOINING = ("cat", "concat", "hstack", "row_stack", "stack", "vstack")
@@ -319,8 +376,16 @@ def shape_of(context: Context, carrier: Carrier) -> list[str]:
     if attributes or _has_named_parts(code, carrier.text):
         # A plain tuple has no names for its parts.
         shapes.remove("tuple")
-    together = [f"{way}{''.join(attributes)}" for way in ("", "_replace", "replace")] if attributes else []
+    ways = ("", "_replace", *(("replace",) if _has_dataclasses(context) else ()))
+    together = [f"{way}{''.join(attributes)}" for way in ways] if attributes else []
     return list(dict.fromkeys([*shapes, *together[:1], *attributes, *together[1:]]))
+
+
+def _has_dataclasses(context: Context) -> bool:
+    """Return whether a file of the finding makes a class a dataclass: no other object can be given to `replace`."""
+    owners = (one for code in context.codes.values() for one in of_kind(code.tree, ast.ClassDef))
+    made = (part for one in owners for decorator in one.decorator_list for part in ast.walk(decorator))
+    return any(isinstance(part, ast.expr) and last_part(part) == "dataclass" for part in made)
 
 
 def _shape_written(code: Code, carrier: Carrier) -> str:

@@ -275,8 +275,8 @@ def name_tensor(machine: Engine, target: ast.expr, value: Value) -> None:
 
 
 def _name_parts(machine: Engine, at: Site, name: str, value: tuple[Value, ...] | Instance) -> None:
-    """Note the tensors of a small tuple under the tuple's name, as for the state of an LSTM, and those of an object, or
-    of a named tuple, as its attributes.
+    """Note the tensors of a small tuple under the tuple's name, as for the state of an LSTM, and those without a name
+    that an object or a named tuple has, as its attributes.
     """
     match value:
         case Instance(module=True):
@@ -290,7 +290,7 @@ def _name_parts(machine: Engine, at: Site, name: str, value: tuple[Value, ...] |
         case _:
             parts = [(name, item, index) for index, item in enumerate(value[: limits.NAMED_ELEMENTS])]
     for text, item, index in parts[: limits.NAMED_ELEMENTS]:
-        if on_graph(item):
+        if on_graph(item) and (index is not None or not item.name):
             machine.world.writer.emit(Bind(at, text, item.node, item.cuts, index))
 
 

@@ -441,15 +441,24 @@ def fill_in_place(context: Context) -> Iterator[Candidate]:
 
 
 def _made_a_parameter(code: Code, statement: ast.Assign) -> ast.expr | None:
-    """Return what a statement stores as a new parameter: `value` of `layer.weight = nn.Parameter(value)`."""
+    """Return what a statement stores as a new parameter of the old one's shape, as far as the text says that: `value`
+    of `layer.weight = nn.Parameter(value)`.
+    """
     match statement:
         case ast.Assign(targets=[ast.Attribute() | ast.Name()], value=ast.Call(func=func, args=[value])):
-            return (
-                value
-                if classes.public(code.path(func)) in ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
-                else None
-            )
+            made = classes.public(code.path(func)) in ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
+            return value if made and _keeps_shape(value) else None
     return None
+
+
+def _keeps_shape(value: ast.expr) -> bool:
+    """Return whether an expression computes with operators, or with a method that could work in place."""
+    match value:
+        case ast.BinOp() | ast.UnaryOp():
+            return True
+        case ast.Call(func=ast.Attribute(attr=name)):
+            return not classes.tensor_lacks(f"{name}_")
+    return False
 
 
 STRATEGIES: tuple[Strategy, ...] = (
