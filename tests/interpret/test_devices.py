@@ -58,6 +58,21 @@ def test_a_device_that_is_the_host_for_want_of_a_gpu_may_be_another(device: str,
     assert certain(literally) == certain(literally.replace(".to('cpu')", ".to(device='cpu')")) == []
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "print(torch.cuda.is_available())\ndevice = 'cpu'",
+        "pin = torch.cuda.is_available()\ndevice = 'cpu'",
+        "if torch.cuda.is_available():\n    raise SystemExit\ndevice = 'cpu'",
+    ],
+)
+def test_a_device_that_hangs_on_no_gpu_is_what_it_says(asked: str) -> None:
+    program = (
+        f"{asked}\nw = torch.randn(4, requires_grad=True).to(device)\nw.pow(2).sum().backward()\nprint(w.grad + 1)\n"
+    )
+    assert certain(program) == []
+
+
 def test_the_gradient_of_a_leaf_that_was_moved_goes_to_the_leaf() -> None:
     program = """
 x = torch.randn(4, requires_grad=True)

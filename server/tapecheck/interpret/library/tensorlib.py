@@ -46,7 +46,7 @@ from tapecheck.interpret.values import (
     path_of,
     positional,
 )
-from tapecheck.source.nodes import passed
+from tapecheck.source.nodes import of_kind, passed
 from tapecheck.tape import CutKind, GraphRead
 from tapecheck.tape.ledger import UNKNOWN_SOURCE
 from tapecheck.torchfacts import classes
@@ -412,8 +412,19 @@ def _moved_to(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs
 
 
 def _for_want_of_gpu(torch: Torch, node: ast.AST) -> bool:
-    """Return whether a program that has asked for a GPU may name the host here since there is none."""
-    return torch.world.modes.accelerators_asked > 0 and text_of(_device_written(node) or node) != "'cpu'"
+    """Return whether a program that names a GPU where there is one may name the host here since there is none."""
+    position = torch.world.position
+    source = position.frames[-1].module.source
+    if not torch.world.modes.accelerators_asked or text_of(_device_written(node) or node) == "'cpu'":
+        return False
+    return source is not None and position.notes.of(source.tree, _picks_gpu)
+
+
+def _picks_gpu(tree: ast.AST) -> bool:
+    """Return whether a file names a GPU where it has asked for one: `"cuda" if torch.cuda.is_available() else ...`."""
+    tests: list[ast.If | ast.IfExp] = [*of_kind(tree, ast.If), *of_kind(tree, ast.IfExp)]
+    asking = [one for one in tests if syntax.asks_for_accelerator(one.test)]
+    return any(str(part.value).startswith("cuda") for one in asking for part in of_kind(one, ast.Constant))
 
 
 def _device_written(node: ast.AST) -> ast.expr | None:
