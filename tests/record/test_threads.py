@@ -81,3 +81,51 @@ def test_an_optimizer_that_could_not_be_made_does_not_end_the_recording(write: W
     with (tmp_path / "tape.jsonl").open() as file:
         end = read_tape(file).events[-1]
     assert isinstance(end, End) and (end.how, end.detail) == ("finished", "")
+
+
+# A fork copies what other threads are in the midst of, and not the threads.
+FORKS = """\
+import gc
+import os
+import threading
+
+import torch
+
+torch.set_num_threads(1)
+ended = threading.Event()
+STEPS = '''
+net = torch.nn.Sequential(*[torch.nn.Linear(3, 3) for _ in range(30)])
+optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+for _ in range(3):
+    loss = net(torch.randn(2, 3)).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+'''
+
+
+def work():
+    while not ended.is_set():
+        exec(compile(STEPS, __file__, "exec"), {"torch": torch})
+
+
+threads = [threading.Thread(target=work) for _ in range(3)]
+for thread in threads:
+    thread.start()
+without = 0
+for _ in range(80):
+    ended.wait(0.005)
+    child = os.fork()
+    if not child:
+        os._exit(0 if gc.isenabled() else 1)
+    without += os.waitpid(child, 0)[1] != 0
+ended.set()
+for thread in threads:
+    thread.join()
+print("children without a collector:", without)
+"""
+
+
+def test_a_forked_child_collects_garbage_whatever_other_threads_were_in(write: Write, tmp_path: Path) -> None:
+    result = probed(write(FORKS), cwd=str(tmp_path))
+    assert (result.returncode, result.stdout) == (0, "children without a collector: 0\n"), result.stderr

@@ -34,6 +34,8 @@ class Process:
         # Where forked processes leave notes; which process started this one.
         self.notes = ""
         self.above = 0
+        # Whether the recorder has stopped the garbage collector, for as long as it works.
+        self.resting = False
 
     def is_forked(self) -> bool:
         """Return whether this is a fork of the process that is recorded."""

@@ -252,11 +252,13 @@ class Passing(PassedCalls):
             settled = calls.quiet >= _QUIET and 0 <= window <= _MAX_SHAPE
             offsets = bytearray(window) if settled else None
             collecting = gc.isenabled()
+            self.recorder.process.resting = self.recorder.process.resting or collecting
             gc.disable()
             try:
                 walked, ends = self.recorder.reader.skim(nodes, mark, offsets, stamp)
             finally:
                 if collecting:
+                    self.recorder.process.resting = False
                     gc.enable()
             again = list(self.recorder.reader.marked_again.values())
             self.recorder.reader.marked_again.clear()

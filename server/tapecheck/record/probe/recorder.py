@@ -129,8 +129,10 @@ class Recorder(Recording, Listener):
 
     def forked(self) -> None:
         """Stop watching and writing in a forked child (a data-loader worker)."""
-        # The thread that held it in the parent is not here to release it.
+        # The thread that held it in the parent, and let the collector rest, is not here to end that.
         self.lock = threading.RLock()
+        if self.process.resting:
+            gc.enable()
         self.disabled = True
         self.writer.forget()
         self.tracer.stop()
@@ -184,6 +186,7 @@ class Recorder(Recording, Listener):
         with self.lock:
             # Walking a graph allocates much and leaves nothing: a collection in the midst of it would be wasted.
             collecting = gc.isenabled()
+            self.process.resting = self.process.resting or collecting
             gc.disable()
             try:
                 if self.attached:
@@ -194,6 +197,7 @@ class Recorder(Recording, Listener):
                 self.writer.flush()
             finally:
                 if collecting:
+                    self.process.resting = False
                     gc.enable()
         most = self.bounds.limits.tape_bytes
         if most and self.writer.bytes > most and not self.ended:
