@@ -604,5 +604,5 @@ for x in torch.randn(4, 3):
 
 def test_of_what_is_moved_from_the_host_all_is_on_a_device_already_or_nothing() -> None:
     log, _ = ways(HEAD + MOVED.replace("DEVICE", "args.place"))
-    asked = [one.text for one in log[0].conditions if "on that device" in one.text]
+    asked = [one.text for one in log[0].conditions if ".device == args.place" in one.text]
     assert len(asked) == 1

@@ -89,4 +89,8 @@ def test_one_place_may_have_nothing(source: str, fault: str) -> None:
 
 @pytest.mark.parametrize("fault", ["TAPE103", "TAPE301"])
 def test_where_nothing_hangs_on_them_it_is_certain(fault: str) -> None:
-    assert fault in _certain([SOURCES["loop"], SOURCES["comprehension"]], fault, "False")
+    sources = [SOURCES["loop"], SOURCES["comprehension"]]
+    if fault == "TAPE301":
+        # What hidden code gives to go over may be parts of one graph.
+        sources = [source.replace("load{n}()", "open('rows{n}.txt')") for source in sources]
+    assert fault in _certain(sources, fault, "False")

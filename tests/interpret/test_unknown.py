@@ -466,9 +466,10 @@ def test_two_settings_of_one_table_may_differ() -> None:
 @pytest.mark.parametrize("loop", ["x in {}", "i, x in enumerate({})", "x, _ in zip({}, range(3))", "(x, y) in {}"])
 @pytest.mark.parametrize("loader", ["loader", "elsewhere.loaders.train", "LOADERS['train']"])
 def test_what_a_loader_of_another_module_yields_is_data(loop: str, loader: str) -> None:
+    """No batch has a graph that a backward could free; that they share none is taken for granted (TAPE301)."""
     text = HEAD + "import elsewhere\nfrom elsewhere import loader, LOADERS\nmodel = nn.Linear(3, 1)\n"
     text += f"for {loop.format(loader)}:\n    model(x).sum().backward(retain_graph=True)\n"
-    assert [(one.code, one.certain) for one in check(from_text(text, "train.py")).findings] == [("TAPE301", True)]
+    assert [(one.code, one.certain) for one in check(from_text(text, "train.py")).findings] == [("TAPE301", False)]
 
 
 @pytest.mark.parametrize("count", ["LIMIT", "2, LIMIT", "elsewhere.LIMITS['long']", "0, LIMIT, 2"])

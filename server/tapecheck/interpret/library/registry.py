@@ -268,7 +268,9 @@ class Libraries:
 
     def gives_data(self, value: Unknown | Lib, node: ast.AST) -> None:
         """Note that the parts of a value which hidden code gives are taken for data, with no graph that they share."""
-        if name := self._may_switch(value):
+        name = self._may_switch(value)
+        # What Python gives has no import's name: the lines of a file, an option that is taken apart.
+        if name and any(name.partition(".")[0] == path.partition(".")[0] for path in self._imported):
             text = f"`{name}` gives no parts of one graph"
             self.world.assumptions.note("batches", text, node, NOTHING, read=True)
 

@@ -38,8 +38,10 @@ class GradientOfNonLeaf(Rule):
             if raised.backward is None and not raised.caught and raised.exception in _OF_NONE
             if raised.ungraded or raised.node in reading.ledger.nodes or raised.node in reading.ledger.leaves
         ]
+        raising = {id(reading) for reading, _, _ in found}
+        others = [reading for reading in readings if id(reading) not in raising]
         return [
-            self._told(reading, each, certain)
+            self._told(reading, each, certain and not _is_chosen(reading, each, others))
             for reading, each, certain in at_each_place(readings, found, _comes_to)
             # Which way a run takes to its first gradient, nobody knows.
             if certain or each.node not in reading.ledger.leaves
@@ -117,6 +119,18 @@ class GradientOfNonLeaf(Rule):
 def _comes_to(reading: Reading, place: Span) -> bool:
     """Return whether a way comes to a place at which another one raises: where a leaf is used, it goes on there."""
     return (place.file, place.line) in reading.lines
+
+
+def _is_chosen(reading: Reading, raised: Raised, others: Sequence[Reading]) -> bool:
+    """Return whether what makes the tensor no leaf was chosen, and another way chose otherwise: `.to(device)` gives a
+    leaf itself where it is there already.
+    """
+    made = reading.ledger.nodes.get(raised.node) if raised.node is not None else None
+    if made is None:
+        return False
+    chosen = {(one.text, one.taken) for _, one in reading.decisions if one.at.span == made.at.span}
+    otherwise = (one for other in others for _, one in other.decisions if one.at.span == made.at.span)
+    return any((one.text, not one.taken) in chosen for one in otherwise)
 
 
 def _name(reading: Reading, node: Node) -> str:
