@@ -349,7 +349,7 @@ env, agent, buffer = gym.make("Pendulum-v1"), Agent(), Buffer()
 agents, listed = {"one": agent}, [[agent]]
 state = env.reset()
 while True:
-    state, reward, done, _ = env.step(agent.act(state).argmax())
+    state, reward, done, _ = env.step(agent.act(state))
     buffer.push(state)
 {update}    if done:
         break

@@ -77,3 +77,26 @@ print(w.grad + 1)
 """
     [finding] = check(from_text(full(program), "program.py")).findings
     assert finding.message == "`w.grad` is None: `w` is not a leaf"
+
+
+@pytest.mark.parametrize("made", ["Output(net(x))", "Output(h=net(x))", "types.SimpleNamespace(h=net(x))"])
+def test_an_object_that_a_loop_makes_and_drops_keeps_no_graph(made: str) -> None:
+    program = f"""
+import types
+from dataclasses import dataclass
+
+
+@dataclass
+class Output:
+    h: torch.Tensor
+
+
+net = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3))
+net.eval()
+right = 0
+for x in torch.randn(6, 4, 3):
+    out = {made}
+    right += (out.h.argmax(1) == 0).sum().item()
+"""
+    found = [one.code for one in check(from_text(full(program), "program.py")).findings]
+    assert found == ["TAPE302"]

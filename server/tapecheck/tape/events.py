@@ -680,7 +680,8 @@ class Bind:
     """A name was bound to a tensor; for hovers and for naming things in messages.
 
     `item` says which element of a tuple the tensor is, where the name was bound to the tuple. `inside_forward` says of
-    an attribute or an item that a module's forward runs what sets it.
+    an attribute or an item that a module's forward runs what sets it, `part` that the name was bound to the object
+    which has the tensor as that attribute.
     """
 
     at: Site
@@ -689,6 +690,7 @@ class Bind:
     cuts: tuple[int, ...] = ()
     item: int | None = None
     inside_forward: bool = False
+    part: bool = False
 
 
 @built_directly

@@ -291,7 +291,7 @@ def _name_parts(machine: Engine, at: Site, name: str, value: tuple[Value, ...] |
             parts = [(name, item, index) for index, item in enumerate(value[: limits.NAMED_ELEMENTS])]
     for text, item, index in parts[: limits.NAMED_ELEMENTS]:
         if on_graph(item) and (index is not None or not item.name):
-            machine.world.writer.emit(Bind(at, text, item.node, item.cuts, index))
+            machine.world.writer.emit(Bind(at, text, item.node, item.cuts, index, part=index is None))
 
 
 def escape(machine: Engine, value: Value, node: ast.AST, to: str, *, more: bool = False, numbers: bool = False) -> None:

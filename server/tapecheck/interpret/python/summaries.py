@@ -682,7 +682,7 @@ class _Again:
 
     def _bind(self, event: Bind) -> Event:
         node, cuts = self.node(event.node), self.cuts(event.cuts)
-        return Bind(self.site(event.at), event.name, node, cuts, event.item, event.inside_forward)
+        return Bind(self.site(event.at), event.name, node, cuts, event.item, event.inside_forward, event.part)
 
     def _in_place(self, event: InPlace) -> Event:
         return InPlace(

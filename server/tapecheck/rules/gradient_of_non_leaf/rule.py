@@ -38,10 +38,8 @@ class GradientOfNonLeaf(Rule):
             if raised.backward is None and not raised.caught and raised.exception in _OF_NONE
             if raised.ungraded or raised.node in reading.ledger.nodes or raised.node in reading.ledger.leaves
         ]
-        raising = {id(reading) for reading, _, _ in found}
-        others = [reading for reading in readings if id(reading) not in raising]
         return [
-            self._told(reading, each, certain and not _is_chosen(reading, each, others))
+            self._told(reading, each, certain and not _is_chosen(reading, each, readings))
             for reading, each, certain in at_each_place(readings, found, _comes_to)
             # Which way a run takes to its first gradient, nobody knows.
             if certain or each.node not in reading.ledger.leaves
@@ -121,7 +119,7 @@ def _comes_to(reading: Reading, place: Span) -> bool:
     return (place.file, place.line) in reading.lines
 
 
-def _is_chosen(reading: Reading, raised: Raised, others: Sequence[Reading]) -> bool:
+def _is_chosen(reading: Reading, raised: Raised, readings: Sequence[Reading]) -> bool:
     """Return whether what makes the tensor no leaf was chosen, and another way chose otherwise: `.to(device)` gives a
     leaf itself where it is there already.
     """
@@ -129,7 +127,7 @@ def _is_chosen(reading: Reading, raised: Raised, others: Sequence[Reading]) -> b
     if made is None:
         return False
     chosen = {(one.text, one.taken) for _, one in reading.decisions if one.at.span == made.at.span}
-    otherwise = (one for other in others for _, one in other.decisions if one.at.span == made.at.span)
+    otherwise = (one for other in readings for _, one in other.decisions if one.at.span == made.at.span)
     return any((one.text, not one.taken) in chosen for one in otherwise)
 
 

@@ -275,7 +275,7 @@ def _below_objects(reading: Reading, but: str) -> Set[int]:
     return reading.below(
         node
         for node, binds in reading.binds.items()
-        if any("." in bind.name and not (but and _is_run_by(reading, bind, but)) for _, bind in binds)
+        if any("." in bind.name and not bind.part and not (but and _is_run_by(reading, bind, but)) for _, bind in binds)
     )
 
 

@@ -271,7 +271,7 @@ def _is_kept(reading: Reading, merge: Node) -> bool:
     # What the last iteration leaves may be read behind the loop.
     if loop is None or (index := iteration_in(merge.at, loop)) >= loop.iterations:
         return True
-    if any("." in bind.name for _, bind in reading.binds.get(merge.id, ())):
+    if any("." in bind.name and not bind.part for _, bind in reading.binds.get(merge.id, ())):
         return True
     held = ((one.loop.id != loop.id or at > index, kept) for one in reading.held for at, kept in one.nodes.items())
     return any(later and merge.id in kept for later, kept in held)
