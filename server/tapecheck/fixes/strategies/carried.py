@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import itertools
 from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile
 from typing import NamedTuple
@@ -321,7 +320,7 @@ def _runs_at_times(code: Code, statement: ast.stmt) -> bool:
     """
     loop = next(iter(code.loops(statement)), None)
     outer = loop or code.function(statement)
-    within = itertools.takewhile(lambda one: one is not outer, code.parents(statement))
+    within = takewhile(lambda one: one is not outer, code.parents(statement))
     if any(_varies(code, one, loop) for one in within if isinstance(one, (ast.If, ast.While, ast.Match))):
         return True
     leaving = of_kind(loop, ast.Continue) if loop is not None else []

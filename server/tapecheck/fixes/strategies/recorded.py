@@ -64,17 +64,13 @@ def walk_where_recorded(context: Context) -> Iterator[Candidate]:
         if not _is_settled(code, asked, switch, backward) or _guards(code, backward, switch):
             continue
         text, lines = code.segment(asked), code.lines_of(backward)
-        following = next(iter(code.block(backward)[code.block(backward).index(backward) + 1 :]), None)
-        within = isinstance(following, ast.If) and code.segment(following.test) == text
-        if isinstance(following, ast.If) and within and lines is not None:
-            changes: list[Change | None] = [code.delete(backward), code.insert_first(following.body, lines)]
-        elif lines is not None and code.alone(backward):
-            guarded = [f"if {text}:", *(f"    {line}" for line in lines)]
-            changes = [Change(code.start(backward), code.end(backward), f"\n{code.indent(backward)}".join(guarded))]
-        else:
-            continue
+        changes: list[Change | None] = [*(code.wrap(backward, backward, f"if {text}:") or ())]
+        doubt = "Check what else belongs under the condition: a step does."
+        block = code.block(backward)
+        match block[block.index(backward) + 1 :][:1]:
+            case [ast.If(test=test, body=body)] if code.segment(test) == text and lines is not None:
+                changes, doubt = [code.delete(backward), code.insert_first(body, lines)], ""
         title = f"Run the backward where it is recorded: `if {text}`"
-        doubt = "" if within else "Check what else belongs under the condition: a step does."
         yield from offered(title, _WALKED, *changes, safe=context.stops, group="switch", doubt=doubt)
 
 
@@ -82,9 +78,13 @@ def _is_settled(code: Code, asked: ast.expr, switch: ast.Call, until: ast.stmt) 
     """Return whether a condition that a switch asks has the same answer at a later statement, by the text."""
     if not all(isinstance(node, _SETTLED) for node in ast.walk(asked)) or isinstance(asked, ast.Constant):
         return False
-    names = {name for node in of_kind(asked, ast.expr) if (name := dotted(node)) is not None}
-    stores = (code.start(store) for name in names for store in code.stores(code.function(until), name))
-    return not any(code.start(switch) < store < code.start(until) for store in stores)
+    return not _is_stored_to(code, asked, code.function(until), code.start(switch), code.start(until))
+
+
+def _is_stored_to(code: Code, test: ast.expr, function: ast.AST, after: int, before: int) -> bool:
+    """Return whether what a condition asks is stored to in a function between two places of its text."""
+    names = {name for node in of_kind(test, ast.expr) if (name := dotted(node)) is not None}
+    return any(after < code.start(store) < before for name in names for store in code.stores(function, name))
 
 
 def _switches(context: Context) -> Iterator[ast.Call]:
@@ -124,12 +124,9 @@ def _answered_before(code: Code, condition: ast.If, switch: ast.Call) -> bool:
     """Return whether a condition has the same answer at a switch before it, as far as the text says."""
     if any(isinstance(node, (ast.Call, ast.NamedExpr)) for node in ast.walk(condition.test)):
         return False
-    function = code.function(condition)
-    names = {name for node in of_kind(condition.test, ast.expr) if (name := dotted(node)) is not None}
     own = [loop for loop in code.loops(condition) if not code.inside(switch, loop)]
     end = max((code.end(loop) for loop in own), default=code.start(condition))
-    stores = (code.start(store) for name in names for store in code.stores(function, name))
-    return not any(code.start(switch) < store < end for store in stores)
+    return not _is_stored_to(code, condition.test, code.function(condition), code.start(switch), end)
 
 
 def _text(code: Code, test: ast.expr, wanted: bool, *, alone: bool) -> str:

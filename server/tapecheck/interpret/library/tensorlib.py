@@ -46,7 +46,7 @@ from tapecheck.interpret.values import (
     path_of,
     positional,
 )
-from tapecheck.source.nodes import of_kind, passed
+from tapecheck.source.nodes import of_kind, passed, written_argument
 from tapecheck.tape import CutKind, GraphRead
 from tapecheck.tape.ledger import UNKNOWN_SOURCE
 from tapecheck.torchfacts import classes
@@ -430,9 +430,9 @@ def _picks_gpu(tree: ast.AST) -> bool:
 def _device_written(node: ast.AST) -> ast.expr | None:
     """Return how the device is written to which a call moves a tensor; None where it is not."""
     match node:
-        case ast.Call(args=given):
+        case ast.Call():
             named = passed(node, "device")
-            return named.value if named is not None else next(iter(given), None)
+            return named.value if named is not None else written_argument(node, 0)
     return None
 
 

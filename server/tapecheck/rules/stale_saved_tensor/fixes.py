@@ -295,15 +295,20 @@ def _is_true(call: ast.Call) -> bool:
 
 def clone_saved(context: Context) -> Iterator[Candidate]:
     """Give the op that saves the tensor a copy of it: `w @ x` to `w.clone() @ x`."""
+    for collision, node, saved, change in _saved_and_changed(context):
+        yield from _operand_copied(context, collision, node, saved, change)
+        if saved.of is None:
+            yield from _result_copied(context, node)
+
+
+def _saved_and_changed(context: Context) -> Iterator[tuple[Collision, Node, Saved, InPlace]]:
+    """Yield what ops saved and the program changes in place, but for ops that change what they are given."""
     for collision in context.collisions:
         problem, change = collision.problem, collision.change
         if problem is None or problem.node is None or problem.saved is None or change is None:
             continue
-        if change.optimizer is not None or _changes_itself(collision, problem.node):
-            continue
-        yield from _operand_copied(context, collision, problem.node, problem.saved, change)
-        if problem.saved.of is None:
-            yield from _result_copied(context, problem.node)
+        if change.optimizer is None and not _changes_itself(collision, problem.node):
+            yield collision, problem.node, problem.saved, change
 
 
 def clone_saved_detach_written(context: Context) -> Iterator[Candidate]:
@@ -312,15 +317,12 @@ def clone_saved_detach_written(context: Context) -> Iterator[Candidate]:
     The copy alone would leave the graphs of earlier iterations in the tensor.
     """
     code = context.code
-    for collision in context.collisions:
-        problem, change = collision.problem, collision.change
-        if problem is None or problem.node is None or problem.saved is None or change is None:
-            continue
-        statement = code.statement_at(change.at.span) if change.optimizer is None else None
+    for collision, node, saved, change in _saved_and_changed(context):
+        statement = code.statement_at(change.at.span)
         detached = _written_detached(code, statement) if statement is not None else None
-        if statement is None or detached is None or _changes_itself(collision, problem.node):
+        if statement is None or detached is None:
             continue
-        for candidate in _operand_copied(context, collision, problem.node, problem.saved, change):
+        for candidate in _operand_copied(context, collision, node, saved, change):
             title = f"{candidate.title}; detach what line {statement.lineno} writes"
             effect = f"{_COPY} No gradient flows through what is written."
             # What is detached before it is written leaves nothing with a graph to copy.

@@ -446,7 +446,7 @@ def _made_a_parameter(code: Code, statement: ast.Assign) -> ast.expr | None:
     """
     match statement:
         case ast.Assign(targets=[ast.Attribute() | ast.Name()], value=ast.Call(func=func, args=[value])):
-            made = classes.public(code.path(func)) in ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
+            made = classes.public(code.path(func)) == "torch.nn.Parameter"
             return value if made and _keeps_shape(value) else None
     return None
 
