@@ -66,6 +66,20 @@ def test_what_an_object_carries_has_its_name(first: str, step: str, st: str) -> 
     assert finding.message == f"second backward through the graph of `{st}.h`"
 
 
+def test_a_graph_behind_other_attributes_has_its_name() -> None:
+    program = """
+import types
+
+cell = nn.GRUCell(3, 5)
+st = types.SimpleNamespace(a=1, b=2, c="c", d=None, e=[], h=torch.zeros(2, 5))
+for _ in range(3):
+    st = types.SimpleNamespace(a=1, b=2, c="c", d=None, e=[], h=cell(torch.randn(2, 3), st.h))
+    st.h.pow(2).mean().backward()
+"""
+    [finding] = check(from_text(full(program), "program.py")).findings
+    assert finding.message == "second backward through the graph of `st.h`"
+
+
 def test_a_variable_keeps_its_name_within_an_object() -> None:
     program = """
 import types

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import itertools
+from collections.abc import Iterable
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
@@ -281,17 +283,18 @@ def _name_parts(machine: Engine, at: Site, name: str, value: tuple[Value, ...] |
     match value:
         case Instance(module=True):
             return
-        case Instance(attrs=named):
-            parts: list[tuple[str, Value, int | None]] = [
-                (f"{name}.{attribute}", item, None) for attribute, item in named.items()
-            ]
+        case Instance(attrs=attributes):
+            named: Iterable[tuple[str, Value]] = attributes.items()
         case Record(cls=cls) if cls.fields:
-            parts = [(f"{name}.{one.name}", item, None) for one, item in zip(cls.fields, value, strict=False)]
+            named = zip((one.name for one in cls.fields), value, strict=False)
         case _:
-            parts = [(name, item, index) for index, item in enumerate(value[: limits.NAMED_ELEMENTS])]
-    for text, item, index in parts[: limits.NAMED_ELEMENTS]:
-        if on_graph(item) and (index is not None or not item.name):
-            machine.world.writer.emit(Bind(at, text, item.node, item.cuts, index, part=index is None))
+            for index, item in enumerate(value[: limits.NAMED_ELEMENTS]):
+                if on_graph(item):
+                    machine.world.writer.emit(Bind(at, name, item.node, item.cuts, index))
+            return
+    parts = ((attribute, item) for attribute, item in named if on_graph(item) and not item.name)
+    for attribute, item in itertools.islice(parts, limits.NAMED_ELEMENTS):
+        machine.world.writer.emit(Bind(at, f"{name}.{attribute}", item.node, item.cuts, part=True))
 
 
 def escape(machine: Engine, value: Value, node: ast.AST, to: str, *, more: bool = False, numbers: bool = False) -> None:
