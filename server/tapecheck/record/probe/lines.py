@@ -253,8 +253,9 @@ class ThreadLines:
         """Give the numbers handed out since the last event to the current place."""
         places = self.places
         if not places or places[-1] is not self.place or self.starts[-1] > self.seen:
-            self.starts.append(self.seen)
+            # Other threads look for a number among the starts, and then here.
             places.append(self.place)
+            self.starts.append(self.seen)
             if len(places) > MAX_RANGES:
                 del self.starts[: MAX_RANGES // 2]
                 del places[: MAX_RANGES // 2]
@@ -287,9 +288,9 @@ class ThreadLines:
             self.loop_states[-1] = shared
             self.loop_indexes[-1] = index
         else:
-            self.loop_starts.append(self.seen)
             self.loop_indexes.append(index)
             self.loop_states.append(shared)
+            self.loop_starts.append(self.seen)
             if len(self.loop_states) > MAX_RANGES:
                 self.forget_loops()
 

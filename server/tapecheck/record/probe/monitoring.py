@@ -77,7 +77,7 @@ class _Observer:
         monitoring = self.monitoring
         if monitoring.get_tool(self.tool) == "tapecheck":
             monitoring.set_events(self.finder, 0)
-            for code in self.observed.values():
+            for code in list(self.observed.values()):
                 monitoring.set_local_events(self.tool, code, 0)
             if self.stepper is not None:
                 for code in self.stepped:
@@ -120,8 +120,8 @@ class _Observer:
         self.monitoring.set_local_events(self.tool, code, 0)
 
     def unhush(self) -> None:
-        while self.hushed:
-            code = self.hushed.pop()
+        hushed, self.hushed = self.hushed, []
+        for code in hushed:
             self.monitoring.set_local_events(self.tool, code, self.asked[id(code)])
 
     # What becomes of them

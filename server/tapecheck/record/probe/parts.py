@@ -131,7 +131,7 @@ class Entries:
                 if part.hits & (part.hits - 1) == 0:
                     self._told(part)
         if all(part.hits >= _ENOUGH for part, _ in begun):
-            del self.at[offset]
+            self.at.pop(offset, None)
             return False
         return True
 
@@ -146,7 +146,7 @@ class Entries:
 
     def give_up(self) -> None:
         """Look no more."""
-        for part in {part for begun in self.at.values() for part, _ in begun}:
+        for part in {part for begun in list(self.at.values()) for part, _ in begun}:
             part.unsure = True
             self._told(part)
         self.at.clear()

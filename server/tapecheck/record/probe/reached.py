@@ -80,7 +80,7 @@ class Reached:
         contexts = [place.context for place in self.recorder.tracer.places_at.get((file, line), ())]
         if not self.recorder.tracer.alone or any(context.depth >= MAX_STACK for context in contexts):
             return None
-        return {function for context in contexts for row, function in context.callees if row == line}
+        return {function for context in contexts for row, function in list(context.callees) if row == line}
 
     def _write_not_loaded(self) -> None:
         """Write which files of watched lines the program has not loaded, as far as that is certain.

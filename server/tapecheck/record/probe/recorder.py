@@ -104,7 +104,7 @@ class Recorder(Recording, Listener):
         self.tracer.sequence = torch._C._autograd._get_sequence_nr
         task = getattr(torch._C, "_current_graph_task_id", lambda: -1)
         self.tracer.within_backward = lambda: task() != -1
-        for lines in self.tracer.threads.values():
+        for lines in list(self.tracer.threads.values()):
             lines.seen = self.tracer.sequence()
         self.first_sequence = self.tracer.sequence()
         unhook = install(torch, self)
@@ -300,12 +300,13 @@ class Recorder(Recording, Listener):
     def line_runs(self, lines: ThreadLines, place: Place, frame: FrameType) -> Optional[WatchedLine]:
         if place.watched:
             lines.stirs += 1
-            self.reached.count(lines, place)
-            if self.attached and not self.disabled:
-                self.scaling.line_runs(lines, place)
-                self.discarded.line_runs(lines, place)
-                if place.header is not None or place.in_line or place.passes:
-                    self.unused.header_runs(lines, place)
+            with self.lock:
+                self.reached.count(lines, place)
+                if self.attached and not self.disabled:
+                    self.scaling.line_runs(lines, place)
+                    self.discarded.line_runs(lines, place)
+                    if place.header is not None or place.in_line or place.passes:
+                        self.unused.header_runs(lines, place)
         if not place.written or not self.attached or self.disabled:
             return None
         found = []

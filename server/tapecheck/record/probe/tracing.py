@@ -292,9 +292,9 @@ class Tracer:
             lines.mark_loops()
         else:
             # Nothing moved but the index of the innermost loop.
-            lines.loop_starts.append(seen)
             lines.loop_indexes.append(loop.index)
             lines.loop_states.append(state)
+            lines.loop_starts.append(seen)
             if len(lines.loop_states) > MAX_RANGES:
                 lines.forget_loops()
         plain = activation.context.plain.get(around)
@@ -317,10 +317,10 @@ class Tracer:
             loop.waiting = False
             loop.index = index = loop.index + 1
             loop.began = seen
-            lines.loop_starts.append(seen)
             lines.loop_indexes.append(index)
             states = lines.loop_states
             states.append(states[-1])
+            lines.loop_starts.append(seen)
             if len(states) > MAX_RANGES:
                 lines.forget_loops()
             activation.settled = place.loops
@@ -574,10 +574,10 @@ class Tracer:
             text = LoopText(first, first, last, function.text.line_extent(first), hidden=True)
             function.add_loop(text)
         for number in range(first, last + 1):
-            for place in self.places_at.get((function.text.filename, number), ()):
+            for place in list(self.places_at.get((function.text.filename, number), ())):
                 if place.context.function is function:
                     place.loops, place.header = function.loops_at(number)
-                    for plain in place.context.plain.values():
+                    for plain in list(place.context.plain.values()):
                         plain.pop(number, None)
         for lines in list(self.threads.values()):
             for call in lines.stack:
