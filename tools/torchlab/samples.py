@@ -230,6 +230,7 @@ def own() -> Iterator[Sample]:
     yield from _subscripts()
     yield from _tensor_methods()
     yield from _functional()
+    yield from _sparse()
     yield from _utilities()
     yield from _constructors()
 
@@ -573,6 +574,24 @@ def _functional() -> Iterator[Sample]:
     yield Sample("nn.functional.linear", F.linear, (_r(2, 3), _r(4, 3)))
     yield Sample("nn.functional.linear", F.linear, (_r(3), _r(4, 3), _r(4)))
     yield Sample("nn.functional.linear", F.linear, (_r(2, 5, 3), _r(4, 3), _r(4)))
+
+
+def _sparse() -> Iterator[Sample]:
+    """Products with a sparse matrix, for which a dense one may be given as well, and what is asked of sparse ones."""
+    for name, fn in (("spmm", torch.spmm), ("dsmm", torch.dsmm), ("sparse.mm", torch.sparse.mm)):
+        for matrix in (_r(3, 3), _r(3, 3).to_sparse(), _r(3, 3).to_sparse_csr()):
+            yield Sample(name, fn, (matrix, _r(3, 4)), params=("mat1", "mat2"))
+    for matrix in (_r(3, 3), _r(3, 3).to_sparse()):
+        yield Sample("sparse.addmm", torch.sparse.addmm, (_r(3, 4), matrix, _r(3, 4)), params=("mat", "mat1", "mat2"))
+    index = torch.tensor([[0, 1, 2], [1, 2, 0]])
+    for size in ((), ((3, 3),)):
+        yield Sample(
+            "sparse_coo_tensor", torch.sparse_coo_tensor, (index, _r(3), *size), params=("indices", "values", "size")
+        )
+    coalesced, loose = _r(3, 3).to_sparse().coalesce(), torch.sparse_coo_tensor(index, _r(3), (3, 3))
+    for name in ("coalesce", "is_coalesced", "sparse_dim", "dense_dim"):
+        for matrix in (coalesced, loose) if name == "coalesce" else (coalesced,):
+            yield Sample(name, getattr(torch.Tensor, name), (matrix,), params=("self",))
 
 
 def _utilities() -> Iterator[Sample]:
