@@ -44,7 +44,7 @@ class StaleSavedTensor(Rule):
         culprit = _culprit(reading, change)
         by = "" if change.kind == "statement" else f" by {culprit}"
         labels = [
-            Label(node.at.span, f"{quoted(saved, 'it')} was saved here", "built"),
+            Label(node.at.span, f"`{saved}` was saved here" if saved else f"`{node.op}` saved it here", "built"),
             Label(change.at.span, f"modified in place here{by}{when(change.at, run.at)}", "changed"),
         ]
         labels += origin.labels if origin.kind == "carried" else ()
@@ -82,7 +82,7 @@ def _headline(run: Run, saved: str, certain: bool) -> str:
 
 def _saved_name(reading: Reading, problem: Stale) -> str:
     leaf = reading.ledger.leaves.get(problem.saved.of) if problem.saved.of is not None else None
-    return (leaf.name if leaf is not None else "") or problem.changed_by.name or problem.saved.name
+    return (leaf.name if leaf is not None else "") or problem.changed_by.name
 
 
 def _optimizer_name(reading: Reading, change: InPlace) -> str | None:
