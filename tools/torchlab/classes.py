@@ -2,7 +2,8 @@
 
 Writes ``classes.json``: for each class the short names of its bases within torch, and for layers of `torch.nn` the
 names of their attributes, as `hasattr` sees them once one has been made, and likewise for optimizers; for torch's
-modules the names that are in them, and the public paths of classes that are defined elsewhere. Needs torch.
+modules the names that are in them, and the public paths of classes and functions that are defined elsewhere. Needs
+torch.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import inspect
 import json
 import pkgutil
 import sys
+import types
 from pathlib import Path
 
 import torch
@@ -35,6 +37,8 @@ NAMED = (
     "torch.utils.data",
 )  # fmt: skip
 """The modules whose names are written in programs that train."""
+HANDED_ON = ("torch.nn.parallel", "torch.nn.utils.rnn", "torch.distributed")
+"""Other modules that hand on what is defined in modules within them."""
 
 
 def names() -> dict[str, list[str]]:
@@ -65,14 +69,19 @@ def bases() -> dict[str, list[str]]:
 
 
 def homes() -> dict[str, str]:
-    """Return the public paths of torch's classes, by where they are defined, where that is elsewhere."""
+    """Return the public paths of torch's classes and functions, by where they are defined, where that is elsewhere."""
     found: dict[str, str] = {}
-    for space in ("torch", "torch.autograd", *SPACES):
-        for name, cls in vars(sys.modules[space]).items():
-            defined = f"{cls.__module__}.{cls.__qualname__}" if inspect.isclass(cls) else ""
-            public = not name.startswith("_") and not defined.startswith("torch._C")
-            if public and defined.startswith("torch.") and defined not in (f"{space}.{name}", f"torch.{name}"):
-                found.setdefault(defined, f"{space}.{name}")
+    for space in dict.fromkeys(("torch", "torch.autograd", *SPACES, *NAMED, *HANDED_ON)):
+        for name, one in vars(sys.modules[space]).items():
+            # Some values warn where they are asked for their class.
+            kind = type(one)
+            if name.startswith("_") or not issubclass(kind, (type, types.FunctionType)):
+                continue
+            defined = f"{one.__module__}.{one.__qualname__}"
+            own = issubclass(kind, type) or (defined.endswith(f".{name}") and "._" not in defined)
+            if own and defined.startswith("torch.") and not defined.startswith("torch._"):
+                if defined not in (f"{space}.{name}", f"torch.{name}"):
+                    found.setdefault(defined, f"{space}.{name}")
     return found
 
 

@@ -80,7 +80,7 @@ def of_first_layers(name: str, known: Collection[str]) -> str:
 
 
 def public(path: str) -> str:
-    """Return the public path of a class of torch by where it is defined: ``torch.nn.Linear``; any other path itself."""
+    """Return the public path of what torch defines elsewhere, ``torch.nn.Linear``; any other path itself."""
     return _stored()["homes"].get(path, path)
 
 

@@ -6,6 +6,7 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.objects import unknowns
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import Class, Lib, Value, behaviour, concrete
+from tapecheck.torchfacts import classes
 
 _GIVEN = frozenset(("sys.argv", "os.environ", "sys.platform", "sys.version_info", "torch.__version__", "os.name"))
 """What a program is given from outside."""
@@ -19,6 +20,10 @@ _CONSTANTS: dict[str, Value] = {
 def constant(world: World, value: Value) -> Value:
     """Return what a library name stands for: its value where it is a constant, else the name itself."""
     if isinstance(value, Lib):
+        path = classes.public(value.path)
+        if path != value.path:
+            # What torch defines in one module and hands on in another goes by the public name.
+            value = Lib(path, value.is_type)
         if value.path in _CONSTANTS:
             return _CONSTANTS[value.path]
         if value.path in _GIVEN:
