@@ -759,6 +759,9 @@ def _presume(torch: Torch, owner: Unknown, name: str, node: ast.AST) -> None:
     whole = any(one.kept.leaf is not None for one in _wholes(owner))
     if (passed or name == "eval") and not whole:
         presumed_parameters(torch, owner, node, made=not passed)
+        source = owner.part_of.source
+        if source is not None and any(one is owner for one in (source.asked.drawn or {}).values()):
+            source.kept = source.kept._replace(models=True)
 
 
 def _taken_out(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

@@ -127,7 +127,8 @@ class Kept(NamedTuple):
     `graphs` that calls of it and of its methods gave, each with what was called. Whoever has what a library made of
     some `values` can come to these by it. `walked` is how many backwards had run when it made the value. `unseen` are
     those that were called and gave what may have a graph that is not on the tape. `leaf` stands for the parameters of
-    a model that is not visible, which is trained as one opaque differentiable module.
+    a model that is not visible, which is trained as one opaque differentiable module; `models` says that it holds
+    such, since what a loop took out of it was told to train or to evaluate.
     """
 
     leaves: tuple[int, ...] = ()
@@ -136,14 +137,18 @@ class Kept(NamedTuple):
     walked: int = 0
     unseen: tuple[Unknown, ...] = ()
     leaf: Tensor | None = None
+    models: bool = False
 
 
 class Asked(NamedTuple):
-    """What an unknown was asked for, and gives again: attributes, items, and what `len` of it gave."""
+    """What an unknown was asked for, and gives again: attributes, items, and what `len` of it gave. `drawn` are the
+    elements that a loop took out of it last.
+    """
 
     attrs: dict[str, Value] | None = None
     items: dict[Hashable, Value] | None = None
     length: Unknown | None = None
+    drawn: dict[int, Value] | None = None
 
 
 class Shown(NamedTuple):
@@ -540,7 +545,9 @@ class Unknown(BaseValue):
         at_most = size.shown.bounds is not None and size.concrete is None and self.shown.truth is None
         if machine.guessed(size, node) and self.shown.truth is None:
             self.shown = self.shown._replace(truth=True)
-        fresh: dict[int, Value] = {}
+        # Models are the same ones however often they are gone through; of data nobody knows.
+        fresh = (self.asked.drawn or {}) if self.kept.models else {}
+        self.asked = self.asked._replace(drawn=fresh)
 
         def item(index: int) -> Value:
             if index not in fresh:
