@@ -18,6 +18,7 @@ from tapecheck.interpret.objects.containers import of_library
 from tapecheck.interpret.objects.methods import distinct, has_method, in_unknown_order
 from tapecheck.interpret.objects.namespaces import Attributes, Names, copied_items
 from tapecheck.interpret.objects.unknowns import (
+    TYPE_OF,
     default_of,
     derived,
     drawn,
@@ -716,7 +717,12 @@ def _type(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     found = "" if isinstance(given, Unknown) else behaviour(given).type_of()
     if not isinstance(found, str):
         return found
-    return NAMES.get(found.rpartition(".")[2], Lib(found, is_type=True)) if found else _not_known("type", given)
+    if found:
+        return NAMES.get(found.rpartition(".")[2], Lib(found, is_type=True))
+    made = _not_known("type", given)
+    if type(given) is Unknown:
+        made.origin = made.origin._replace(operation=TYPE_OF, operands=(given,))
+    return made
 
 
 def _issubclass(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

@@ -433,9 +433,11 @@ class Libraries:
         return torchfunctions.call_wrapped(self.torch, wrapped, args, kwargs, node)
 
     def is_instance(self, value: Value, kind: Value) -> bool | None:
-        """Return what `isinstance` would; None where nobody knows. What a backward began at is no number."""
-        if isinstance(value, Unknown) and unknowns.is_plain(builtin.as_kind(kind)) and opaque.walked(self.torch, value):
-            return False
+        """Return what `isinstance` would; None where nobody knows. What a backward began at is a tensor, no number."""
+        if type(value) is Unknown:
+            named = builtin.as_kind(kind)
+            if (named == "torch.Tensor" or unknowns.is_plain(named)) and opaque.walked(self.torch, value):
+                return named == "torch.Tensor"
         return names.is_instance(value, kind)
 
     decorated = staticmethod(contexts.decorated)

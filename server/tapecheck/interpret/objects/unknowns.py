@@ -41,10 +41,13 @@ _ARITHMETIC: dict[str, Callable[[float, float], float]] = {
 
 
 _WEIGHING = frozenset(("Mult", "Div", "Pow"))
-_PLAIN = frozenset(
-    ("types.NoneType", *(f"builtins.{name}" for name in ("bool", "bytes", "complex", "float", "int", "str")))
-)
+_PLAIN = frozenset((
+    "types.NoneType", "numpy.ndarray",
+    *(f"builtins.{name}" for name in ("bool", "bytes", "complex", "float", "int", "str")),
+))  # fmt: skip
 """Types whose objects hold nothing: no tensor is one, and none has a tensor in it."""
+TYPE_OF = "type"
+"""The operation of an unknown that is the type of another."""
 
 
 def derived(kind: Kind, name: str, what: str, *parts: Value) -> Unknown:
@@ -345,6 +348,8 @@ def _found_plain(value: Unknown) -> Unknown | None:
         return None
     owner, asked_for = value.origin.operands
     kinds = types_in(asked_for)
+    if kinds is None and type(asked_for) is tuple and asked_for[:1] == (TYPE_OF,):
+        kinds = asked_for[1:]
     return owner if kinds is not None and isinstance(owner, Unknown) and all(map(is_plain, kinds)) else None
 
 
@@ -362,6 +367,11 @@ def takes_graph(value: Unknown) -> bool:
     else:
         owner = value.origin.asks.compared[1] if value.origin.asks.compared[0] in ("Eq", "Is") else None
     return owner is not None and owner.node is not None
+
+
+def finds_plain(value: Value) -> bool:
+    """Return whether a test, where it holds, finds what may have a graph to be of a type whose objects hold nothing."""
+    return type(value) is Unknown and value.origin.asks.compared is None and takes_graph(value)
 
 
 def is_plain(kind: Value) -> bool:

@@ -23,6 +23,7 @@ from tapecheck.interpret.values import (
     Lib,
     List,
     Mark,
+    Native,
     Origin,
     Question,
     Set,
@@ -58,6 +59,9 @@ _MIRRORED: dict[type[ast.cmpop], type[ast.cmpop]] = {
 }  # fmt: skip
 _NEGATED = {ast.NotEq: ast.Eq, ast.IsNot: ast.Is, ast.NotIn: ast.In, ast.GtE: ast.Lt, ast.LtE: ast.Gt}
 _IDENTITY = (ast.Is, ast.IsNot)
+_AS_IDENTITY: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Eq: ast.Is, ast.NotEq: ast.IsNot, **{kind: kind for kind in _IDENTITY},
+}  # fmt: skip
 _RELATIONS = (*_IDENTITY, ast.In, ast.NotIn)
 _NUMBERS = (int, float, complex)
 
@@ -250,6 +254,9 @@ def _likelier(machine: Engine, expression: ast.expr, value: Value, env: Env, nod
     if isinstance(value, Unknown) and unknowns.takes_graph(value) and _default(machine, node, None):
         # What may have a graph is taken to have it, unless the other side leaves.
         return False
+    asked, answer = behaviour(value).turned(True)
+    if not answer and unknowns.finds_plain(asked):
+        return True
     unlike = _equated(machine, expression, env) if isinstance(value, Tensor) else None
     return default if unlike is None else unlike
 
@@ -552,6 +559,8 @@ def unknown_test(machine: Engine, op: ast.cmpop, left: Value, right: Value) -> V
     machine.world.knowledge.asked += 1
     if not isinstance(left, Unknown) and kind in _MIRRORED:
         left, right, kind = right, left, _MIRRORED[kind]
+    if kind in _AS_IDENTITY and type(left) is Unknown and left.origin.operation == unknowns.TYPE_OF:
+        left, right, kind = _of_type(left, right, kind)
     if unknowns.beyond(kind.__name__, right):
         never = Unknown.plain("test")
         never.shown = never.shown._replace(truth=False)
@@ -573,6 +582,17 @@ def unknown_test(machine: Engine, op: ast.cmpop, left: Value, right: Value) -> V
     if value.default.likely is not None:
         result.default = Default(likely=not value.default.likely)
     return result
+
+
+def _of_type(left: Unknown, right: Value, kind: type[ast.cmpop]) -> tuple[Value, Value, type[ast.cmpop]]:
+    """Return the sides of a question for the type of something, and what it asks of them.
+
+    An object of a class that derives from the type is not meant: this is another question than `isinstance`.
+    """
+    asked_for = f"builtins.{right.name}" if type(right) is Native else behaviour(right).name_as_type()
+    if not unknowns.is_plain(asked_for):
+        return left, right, kind
+    return left.origin.operands[0], (unknowns.TYPE_OF, asked_for), _AS_IDENTITY[kind]
 
 
 def _is_excluded(machine: Engine, name: str, left: Hashable, right: Hashable) -> bool:
