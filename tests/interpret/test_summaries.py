@@ -26,6 +26,89 @@ net = Net()
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 """
 WRITTEN = {
+    "results as long as what they are made of": """
+class Norm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+        self.more = {"a", "b"}
+    def forward(self, x):
+        shape = x.size()
+        return self.inner(x.view(shape[0] // 2, -1, *shape[1:])).view(shape[0], shape[1], -1)
+class Tall(nn.Module):
+    def forward(self, x, y):
+        both = torch.cat((x, y), 1)
+        rows, _ = x.shape
+        return both.reshape(both.size(0), len(y), rows)
+norm, tall = Norm(), Tall()
+for step in range(3):
+    x = torch.from_numpy(numpy.load("rows.npy"))
+    kept = []
+    for row in norm(x):
+        kept.append(row.sum())
+    for part, other in zip(tall(norm(x), x), norm(x).split(1)):
+        kept.append(part.mean() + other.mean())
+    if len(norm(x)) == len(x):
+        kept.append(net(x).mean())
+    if norm(x).shape[0] == x.shape[0]:
+        kept.append(net(x).mean())
+    sum(kept).backward()
+""",
+    "a loop over what a call gave": """
+class Flat(nn.Module):
+    def forward(self, x):
+        y = (x * 2).relu() * 3
+        return y.view(len(x), -1)
+flat = Flat()
+for step in range(2):
+    x = torch.from_numpy(numpy.load("rows.npy"))
+    a, b = flat(x), flat(x)
+    for left, right in zip(a, b):
+        (left.sum() + right.sum() * net.head.weight.sum()).backward(retain_graph=True)
+    for i in range(len(a)):
+        (b[i].sum() * net.head.weight.sum()).backward()
+""",
+    "a custom Function that keeps something": """
+class Leaky(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, slope):
+        ctx.save_for_backward(x)
+        ctx.slope = slope
+        ctx.sizes = (x.shape[0], 4)
+        return torch.where(x > 0, x, x * slope)
+    @staticmethod
+    def backward(ctx, grad):
+        x, = ctx.saved_tensors
+        return torch.where(x > 0, grad, grad * ctx.slope), None
+class Act(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+    def forward(self, x):
+        return Leaky.apply(self.inner(x), 0.2)
+tower = nn.Sequential(*[Act() for _ in range(6)])
+for step in range(3):
+    tower(torch.randn(3, 4)).sum().backward()
+""",
+    "many layers whose parameters are first used one by one": """
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4, 4))
+    def forward(self, x):
+        return F.linear(x, self.weight * 0.5).relu() + x
+class Chain(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.parts = nn.ModuleList([Scaled() for _ in range(9)])
+    def forward(self, x):
+        for part in self.parts:
+            x = part(x)
+        return x
+chain = Chain()
+for step in range(3):
+    chain(torch.randn(3, 4)).sum().backward()
+""",
     "training": """
 for step in range(int(input())):
     optimizer.zero_grad()
@@ -269,6 +352,66 @@ for step in range(3):
 """,
 }
 RUN = {
+    "a result as long as something that is read again": """
+class Keeping(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+        self.longest = None
+    def forward(self, x):
+        rows = x.shape[0]
+        if self.longest is None or rows > self.longest:
+            self.longest = rows
+        return self.inner(x).view(rows, -1)
+keeping = Keeping()
+for step in range(3):
+    x = torch.from_numpy(numpy.load("rows.npy"))
+    out = keeping(x)
+    if keeping.longest > 3:
+        out = out.detach()
+    (out.sum() + net(x).sum()).backward()
+""",
+    "a length that a test is about": """
+class Asking(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+    def forward(self, x):
+        y = self.inner(x).relu()
+        rows = y.size(0)
+        if rows > 8:
+            y = y * 2
+        return y.view(rows, -1)
+asking = Asking()
+for step in range(3):
+    x = torch.from_numpy(numpy.load("rows.npy"))
+    out = asking(x)
+    if out.size(0) > 8:
+        out = out.detach()
+    (out.sum() + net(x).sum()).backward()
+""",
+    "a ctx that the program keeps": """
+kept = []
+class Keeps(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.value = x
+        kept.append(ctx)
+        return x * 2
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2
+class Act(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+    def forward(self, x):
+        return Keeps.apply(self.inner(x)).relu()
+act = Act()
+for step in range(3):
+    act(torch.randn(3, 4)).sum().backward()
+    kept[-1].value.sum().backward()
+""",
     "results that are changed in place": """
 for step in range(3):
     out = net(torch.randn(3, 4))

@@ -297,7 +297,7 @@ class Modules:
             return self.machine.get_attribute(engine.model, name, node)
         if owner.lib.startswith("torch.distributions.") and owner.state is not None:
             return self.torch.distributions.attribute(owner, name)
-        if owner.lib == "torch.autograd.FunctionCtx" and name == "saved_tensors":
+        if owner.is_context and name == "saved_tensors":
             return Unknown("saved_tensors")
         return self._attribute_of_any(owner, name) if owner.cls is not None else None
 

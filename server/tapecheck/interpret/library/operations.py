@@ -914,18 +914,12 @@ def _number_of_parts(name: str, bound: Kwargs) -> Unknown | None:
     """Return in how many parts a tensor is taken whose number hangs on how long something is; None of any other."""
     whole = bound.get("self", bound.get("input", bound.get("tensor")))
     size = bound.get("chunks") if name == "chunk" else bound.get("split_size", bound.get("split_size_or_sections"))
-    count = _asked_length(whole) if isinstance(whole, Tensor) and concrete(bound.get("dim", 0)) == 0 else None
+    count = unknowns.length_of(whole) if isinstance(whole, Tensor) and concrete(bound.get("dim", 0)) == 0 else None
     if name == "unbind":
         return count if isinstance(count, Unknown) and lengths.stays_short(count) else None
     if name not in ("chunk", "split") or not lengths.hangs_on_length(size):
         return None
     return unknowns.derived(Kind.WHOLE, "len", name, Unknown.whole("size") if count is None else count, size)
-
-
-def _asked_length(tensor: Tensor) -> Value:
-    if tensor.length is None:
-        tensor.length = unknowns.derived(Kind.WHOLE, "len", "len", tensor)
-    return tensor.length
 
 
 def _rows_of_parts(name: str, bound: Mapping[str, Value]) -> list[int | None] | None:
@@ -1184,7 +1178,7 @@ def _length_at(owner: Tensor, index: Value) -> Value:
     """
     length: Value = _length_of_part(owner.length, concrete(first_part(index)))
     if length is None and isinstance(cut := first_part(index), slice) and any(map(lengths.hangs_on_length, _ends(cut))):
-        return unknowns.derived(Kind.WHOLE, "len", "part", _asked_length(owner), *_ends(cut))
+        return unknowns.derived(Kind.WHOLE, "len", "part", unknowns.length_of(owner), *_ends(cut))
     return length
 
 

@@ -19,6 +19,7 @@ from tapecheck.interpret.values import (
     Lib,
     Origin,
     Settlings,
+    Tensor,
     Unknown,
     Value,
     behaviour,
@@ -56,6 +57,13 @@ def derived(kind: Kind, name: str, what: str, *parts: Value) -> Unknown:
     result.origin = Origin(what, parts)
     result.take_for_data()
     return result
+
+
+def length_of(tensor: Tensor) -> Value:
+    """Return how long a tensor is, the same whenever it is asked for."""
+    if tensor.length is None:
+        tensor.length = derived(Kind.WHOLE, "len", "len", tensor)
+    return tensor.length
 
 
 def remembered(world: World, key: Hashable, name: str, kind: Kind = Kind.PLAIN) -> Unknown:

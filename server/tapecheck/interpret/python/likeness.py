@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TypeGuard
 
 from tapecheck.interpret import limits
@@ -16,17 +17,20 @@ from tapecheck.interpret.state.knowledge import Fact
 from tapecheck.interpret.values import (
     INERT,
     NO_DEFAULT,
+    NO_ORIGIN,
     Bound,
     ByKind,
     Class,
     Dict,
     Function,
     Instance,
+    Kind,
     Lib,
     List,
     Mark,
     Module,
     Native,
+    Set,
     Tensor,
     Unknown,
     Value,
@@ -96,6 +100,10 @@ class Given:
             raise Unlike
         take_in(self, value)
 
+    def value(self, number: int) -> Value:
+        """Return the value that has a number: what stands for another call's of that number, where calls are alike."""
+        return self._values[number]
+
     def module(self, receiver: Instance) -> None:
         """Add the module whose forward is called, before its arguments."""
         self.add(receiver)
@@ -132,6 +140,14 @@ class Given:
             if type(key) not in INERT:
                 raise Unlike
             self.tokens.append(key)
+            self.add(item)
+
+    def _set(self, value: Set) -> None:
+        if hasattr(value, "sized"):
+            # What was shown of how many elements it has may answer a test.
+            raise Unlike
+        self.tokens.append(("set", value.kind, value.more, len(value.items)))
+        for item in value.items:
             self.add(item)
 
     def _library(self, value: Lib) -> None:
@@ -176,7 +192,7 @@ class Given:
         if type(concrete) not in INERT:
             raise Unlike
         self.names.append(_ITEM.sub("[]", value.name))
-        settled = self._is_settled(value)
+        settled = self.is_settled(value)
         if settled:
             self.answered.append(id(value))
         self.tokens.append((
@@ -193,7 +209,7 @@ class Given:
                 self.add(part)
         self.tokens.append("known")
 
-    def _is_settled(self, value: Unknown) -> bool:
+    def is_settled(self, value: Unknown) -> bool:
         """Whether an answered test was about an unknown, or about what it is worked out from."""
         if value.origin.operation is None:
             return id(value) in self.settled
@@ -214,7 +230,7 @@ class Given:
             type(value) is Unknown
             and value.storage is None and value.kept.leaf is None
             and value.concrete is None and value.shown.bounds is None and value.default == NO_DEFAULT
-            and value.origin.asks.negated is None and not self._is_settled(value)
+            and value.origin.asks.negated is None and not self.is_settled(value)
             and all(self.fresh(part, value) for _, part in parts_of(value))
         )  # fmt: skip
 
@@ -232,28 +248,50 @@ class Given:
         """Whether the module, looked through once more, holds the very values that it held."""
         return list(self.known)[: self.own] == list(after.known) and self.tokens[: self.own_tokens] == after.tokens
 
-    def learnt(self, facts: Sequence[Fact], settled: Sequence[int]) -> tuple[list[Shape], list[Test]]:
+    def learnt(
+        self, facts: Sequence[Fact], settled: Sequence[int], needed: Mapping[int, Unknown]
+    ) -> tuple[list[Shape], list[Test]]:
         """Return what has become known of what was given: shapes of tensors, and the asserts that speak of these.
 
-        `facts` are the tests that were answered since, `settled` are what they were about, by id. Raises `Unlike`
-        where more has become known.
+        `facts` are the tests that were answered since, `settled` are what they were about, by id, and `needed` the
+        shapes and numbers that are to be made again, by id. Raises `Unlike` where more has become known.
         """
         for whole in self.unknowns:
             self._same_parts(whole)
-        shapes = []
-        made: dict[int, Unknown] = {}
-        for number, tensor in enumerate(self.tensors):
-            if self._is_new(tensor.length):
-                raise Unlike
-            for key, shape in (tensor.extra or {}).items():
-                if self._is_new(shape):
-                    shapes.append((number, key, shape))
-                    made.update((id(one), one) for one in _like(shape))
+        shapes = self._shapes_asked(needed.keys())
+        made = {id(one): one for *_, shape in shapes for one in _like(shape)}
+        for one in needed.values():
+            if id(one) not in made:
+                self._was_made_within(one)
         tests = self._tests(facts, made)
         told = {id(one) for tested, *_ in tests for one in origins(tested)}
         if any(one not in told and (one in made or self.known.get(one, -1) >= self.own) for one in settled):
             raise Unlike
         return shapes, tests
+
+    def _shapes_asked(self, needed: AbstractSet[int]) -> list[Shape]:
+        """Return the shapes of tensors of which something has become known, or a number is needed."""
+        shapes: list[Shape] = []
+        for number, tensor in enumerate(self.tensors):
+            if self._is_new(tensor.length):
+                raise Unlike
+            for key, shape in (tensor.extra or {}).items():
+                if type(shape) is Unknown and (self._is_new(shape) or _has_part(shape, needed)):
+                    shapes.append((number, key, shape))
+        return shapes
+
+    def _was_made_within(self, number: Unknown) -> None:
+        """Raise `Unlike` unless a number is that of a shape of a tensor that the call has made itself."""
+        top = whole_of(number)
+        given = {id(one) for tensor in self.tensors for one in (tensor.extra or {}).values()}
+        if top.kind is not Kind.SIZES or top.origin != NO_ORIGIN or id(top) in given:
+            raise Unlike
+        parts = {id(one) for one in _like(top)}
+        left_out = {part for *_, part in self.left_out}
+        if id(number) not in parts or not parts.isdisjoint(self.known) or not parts.isdisjoint(left_out):
+            raise Unlike
+        if not parts.isdisjoint(self.settled):
+            raise Unlike
 
     def _is_new(self, value: Value) -> TypeGuard[Unknown]:
         """Whether something has become known of an unknown that was not there before."""
@@ -343,6 +381,7 @@ _KINDS.register(Given._object, Instance)
 _KINDS.register(Given._tuple, tuple)
 _KINDS.register(Given._list, List)
 _KINDS.register(Given._dict, Dict)
+_KINDS.register(Given._set, Set)
 _KINDS.register(Given._library, Lib)
 _KINDS.register(Given._code, Function)
 _KINDS.register(Given._code, Class)
@@ -375,10 +414,24 @@ def _like(value: Value, whole: Unknown | None = None) -> Iterator[Unknown]:
         yield from _like(part, value)
 
 
+def _has_part(value: Unknown, wanted: AbstractSet[int]) -> bool:
+    """Whether an unknown is one of some, by id, or has one of them as a part."""
+    parts = [part for _, part in parts_of(value) if type(part) is Unknown] if wanted else []
+    return id(value) in wanted or any(_has_part(part, wanted) for part in parts)
+
+
+def whole_of(part: Unknown) -> Unknown:
+    """Return what a number of a shape is a part of in the end."""
+    whole = part
+    while (around := whole.part_of.owner or whole.part_of.source) is not None:
+        whole = around
+    return whole
+
+
 def _whose(value: Tensor) -> str:
     if value.of_leaf is None:
         return ""
     return "own" if value.of_leaf == value.node else "another's"
 
 
-__all__ = ["Given", "Shape", "Test", "Unlike", "parts_of"]
+__all__ = ["Given", "Shape", "Test", "Unlike", "parts_of", "whole_of"]

@@ -169,7 +169,8 @@ def home_of(machine: Engine, name: str, env: Env) -> Env:
 
 
 def set_attribute(machine: Engine, owner: Value, name: str, value: Value, node: ast.AST) -> None:
-    machine.world.stores.attributes += 1
+    if type(owner) is not Instance or not owner.is_context:
+        machine.world.stores.attributes += 1
     machine.library.stored(owner, value, node)
     machine.operates((owner,), node)
     behaviour(owner).set_attribute(machine, name, value, node)

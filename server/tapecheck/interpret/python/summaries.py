@@ -11,14 +11,14 @@ from __future__ import annotations
 import ast
 import itertools
 import re
-import weakref
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.python.likeness import Given, Shape, Test, Unlike, parts_of
+from tapecheck.interpret.python.likeness import Given, Shape, Test, Unlike, parts_of, whole_of
+from tapecheck.interpret.python.results import Frozen, Maker, flags, moved
 from tapecheck.interpret.state import Frame, World
 from tapecheck.interpret.state.choices import place_of
 from tapecheck.interpret.values import (
@@ -32,7 +32,6 @@ from tapecheck.interpret.values import (
     Instance,
     Kwargs,
     Lib,
-    Mark,
     Module,
     Native,
     Origin,
@@ -42,7 +41,6 @@ from tapecheck.interpret.values import (
     Tensor,
     Unknown,
     Value,
-    Whole,
     Wrapped,
     is_module,
 )
@@ -69,16 +67,11 @@ _WRITTEN = frozenset((Node, Bind, Cut, InPlace, Loop, Iteration, LoopEnd, Assume
 _WORD = re.compile(r"\w+")
 
 
-def _flags(value: Tensor) -> dict[str | Mark, Value]:
-    """Return what is noted of how a tensor was made, without what was worked out of it: its shape."""
-    return {name: item for name, item in value.extra.items() if type(item) in INERT} if value.extra else {}
-
-
 def _state(value: Tensor) -> tuple[object, ...]:
     """Return what a call would change of a tensor that it is given, were it to write a graph into it."""
     return (
         value.node, value.graph, value.is_leaf, value.oldest, value.cuts, value.of_leaf, value.changed, value.base,
-        value.storage, value.dtype, value.parameter, value.grad, _flags(value),
+        value.storage, value.dtype, value.parameter, value.grad, flags(value),
     )  # fmt: skip
 
 
@@ -118,7 +111,7 @@ class Summary:
     events: list[Event]
     held: list[Value]
     numbers: _Numbers
-    result: Callable[[_Again], Value]
+    result: Maker
     reads: list[Read]
     parts: list[tuple[Unknown, dict[Hashable, Value]]]
     """What unknowns that were read by name had been asked for."""
@@ -214,7 +207,7 @@ def forward(
     summary = watch.summary(receiver, result, reads, node)
     if summary is not None:
         calls.add(key, given, summary)
-    elif watch.spent >= limits.FEWEST_WORK:
+    elif watch.spent >= limits.FEWEST_WORK and not watch.is_first_use():
         calls.failed += 1
     return result
 
@@ -297,8 +290,6 @@ class _Watch:
         self.handed, self.lent = len(machine.world.graph.handed), len(machine.world.graph.lent)
         self.spent = 0
         """What the call has taken, in units of work."""
-        self.results: list[str] = []
-        """What the tensors of the result are called."""
 
     def _asked(self) -> tuple[Hashable, ...]:
         world = self.world
@@ -322,11 +313,12 @@ class _Watch:
         if not self._only_builds(events, decisions, reads) or not self._leaves_given():
             return None
         after = Given(world.knowledge.settled)
+        frozen = Frozen(given, self.begun.ids, self.numbers.oldest, self.numbers.nodes)
         try:
+            made = frozen.value(result)
             settled = list(itertools.islice(world.knowledge.settled, self.settled, None))
-            shapes, tests = given.learnt(world.knowledge.facts[self.facts :], settled)
+            shapes, tests = given.learnt(world.knowledge.facts[self.facts :], settled, frozen.shapes)
             after.module(receiver)
-            made = self._frozen(result, {})
         except Unlike:
             return None
         if not given.holds_the_same(after):
@@ -339,10 +331,17 @@ class _Watch:
         return Summary(
             self.begun, self.ended, events, given.held, self.numbers, made, reads, _parts_read(reads), provisional,
             self._stored(), call, world.position.call_stack, world.position.iteration, shapes, tests,
-            _speaks(events, given.names, self.results), world.knowledge.asked - self.tested,
+            _speaks(events, given.names, frozen.names), world.knowledge.asked - self.tested,
             world.modes.compiling.breaks - self.breaks, world.graph.handed[self.handed :],
             world.graph.lent[self.lent :], decisions, self.standing, world.modes.compiling.unlike,
         )  # fmt: skip
+
+    def is_first_use(self) -> bool:
+        """Whether parameters were used that nothing had used before: the next call finds their leaves there."""
+        return any(
+            number is None and tensor.node is not None and tensor.is_leaf
+            for tensor, number in zip(self.given.tensors, self.numbers.nodes)
+        )
 
     def _stored(self) -> list[tuple[int | None, int | None]]:
         """Return the memory and the node that each unknown has got which the call was given."""
@@ -379,80 +378,6 @@ class _Watch:
         """Whether a condition is asked by a loop: how often it goes round hangs on how often it was entered before."""
         asked = self.world.choices.asked[place_of(decision)]
         return isinstance(asked.statement, (ast.While, ast.For, ast.AsyncFor))
-
-    def _frozen(self, value: Value, known: dict[int, int]) -> Callable[[_Again], Value]:
-        """Return what makes the result again."""
-        if type(value) in INERT:
-            return lambda again: value
-        if type(value) is tuple:
-            parts = [self._frozen(item, known) for item in value]
-            return lambda again: tuple([part(again) for part in parts])
-        if not isinstance(value, Tensor):
-            raise Unlike
-        return self._frozen_tensor(value, known)
-
-    def _frozen_tensor(self, value: Tensor, known: dict[int, int]) -> Callable[[_Again], Tensor]:
-        for number, tensor in enumerate(self.given.tensors):
-            if tensor is value:
-                return lambda again: again.given.tensors[number]
-        if id(value) in known:
-            place = known[id(value)]
-            return lambda again: again.made[place]
-        known[id(value)] = len(known)
-        return self._frozen_result(value, len(known) - 1, known)
-
-    def _refuse_state(self, value: Tensor) -> None:
-        """Raise Unlike for a result that has more than a graph: what else is known of it is not made again."""
-        if (
-            value.is_leaf
-            or value.parameter
-            or _has_more(value)
-            or any(map(self._is_known, (value.extra or {}).values()))
-        ):
-            raise Unlike
-        oldest = value.oldest
-        if oldest is not None and oldest <= self.begun.ids and oldest not in self.numbers.oldest:
-            raise Unlike
-        if value.of_leaf is not None and value.of_leaf not in self.numbers.nodes:
-            raise Unlike
-
-    def _is_known(self, noted: Value) -> bool:
-        """Whether something is known of its shape, or it is the tensor that the result is the data or gradient of."""
-        return type(noted) is Tensor or (type(noted) is Unknown and not self.given.fresh(noted))
-
-    def _frozen_result(self, value: Tensor, number: int, known: dict[int, int]) -> Callable[[_Again], Tensor]:
-        self._refuse_state(value)
-        extra = _flags(value) or None
-        base = None if value.base is None else self._frozen_tensor(value.base, known)
-        storage, node, graph, oldest, cuts = value.storage.id, value.node, value.graph, value.oldest, value.cuts
-        terms, of_leaf, dtype, name = value.constant_terms, value.of_leaf, value.dtype, value.name
-        rank, length, changed = value.rank, value.length, value.changed
-        self.results.append(name)
-
-        def make(again: _Again) -> Tensor:
-            made = Tensor(
-                again.storage(storage), again.node(node), graph, cuts=again.cuts(cuts),
-                constant_terms=again.cuts(terms), oldest=again.oldest(oldest), of_leaf=again.node(of_leaf),
-                dtype=dtype, name=name,
-            )  # fmt: skip
-            made.rank, made.length, made.extra = rank, length, dict(extra) if extra is not None else None
-            if changed is not None:
-                made.changed = (changed[0] - self.begun.clock + again.begun.clock, again.site(changed[1]))
-            again.made[number] = made
-            if base is not None:
-                made.base = whole = base(again)
-                if whole.storage.views is None:
-                    whole.storage.views = []
-                whole.storage.views.append(weakref.ref(made))
-            return made
-
-        return make
-
-
-def _has_more(value: Tensor) -> bool:
-    """Whether the program has set something of a tensor, or worked something out of it."""
-    kept = value.given or value.hooks or value.retains_grad
-    return bool(kept) or value.items is not None or value.grad is not None or type(value.length) not in INERT
 
 
 def _speaks(events: list[Event], names: list[str], results: list[str]) -> bool:
@@ -523,6 +448,8 @@ class _Again:
         self._places: list[Site] = []
         self.site: Callable[[Site], Site] = lambda then: then
         """The place that stands for one of that call."""
+        self.lengths: dict[int, Unknown] = {}
+        """What has been made of what lengths are worked out from, by the ids of those."""
         self._stand_for: dict[int, Unknown] = {}
         """What stands for the shapes of that call and the numbers in them, by the ids of those."""
 
@@ -572,6 +499,17 @@ class _Again:
         """Return the number of the storage that stands for one of that call."""
         begun = self.summary.begun.storages
         return storage - begun + self.begun.storages if storage > begun else self._storages.get(storage, storage)
+
+    def later(self, clock: int) -> int:
+        """Return the time that stands for one of that call."""
+        return clock - self.summary.begun.clock + self.begun.clock
+
+    def stands_for(self, shape: Unknown) -> Unknown:
+        """Return what stands for the shape of a tensor, or for a number in it."""
+        if id(shape) not in self._stand_for:
+            # It is that of a tensor which the call made for itself.
+            self._shape(None, whole_of(shape))
+        return self._stand_for[id(shape)]
 
     def storage(self, number: int) -> Storage:
         """Return that storage itself."""
@@ -708,7 +646,7 @@ class _Again:
         if now is not old:
             now.trust, now.shown = then.trust, Shown(then.shown.truth)
             now.origin = NO_ORIGIN if then.origin.operation is None else Origin("len", (whole,))
-            now.part_of = Whole(whole if then.part_of.owner is not None else None, then.part_of.attr)
+            now.part_of = moved(then.part_of, whole)
         self._stand_for[id(then)] = now
         if then.asked.length is not None:
             length = self._shape(now.asked.length, then.asked.length, now)

@@ -119,6 +119,11 @@ class Instance(BaseValue):
         """Of a context manager that is being left: the exception that its block ended in."""
 
     @property
+    def is_context(self) -> bool:
+        """Whether it is the `ctx` of one call of a custom Function: nothing but that call's backward reads it again."""
+        return self.lib == "torch.autograd.FunctionCtx"
+
+    @property
     def as_made(self) -> bool:
         """Whether it is a layer of torch's with those attributes that its constructor gave it, and no other."""
         layer = self.layer
