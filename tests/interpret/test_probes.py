@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
+from typing import Any, cast
 
 import pytest
 
 from tapecheck.check import Report, check
 from tapecheck.interpret import limits
+from tapecheck.interpret.explore.probes import Probes
+from tapecheck.interpret.explore.ways import Way
+from tapecheck.interpret.state import Place, Policy
 from tapecheck.source import from_text
 from tapecheck.source.project import Setup
+from tapecheck.tape import Decision, End, Site, Span, Tape
 
 HEAD = """\
 import sys
@@ -102,3 +107,65 @@ def test_what_a_larger_group_disproves_is_not_said_where_the_work_ends(monkeypat
     monkeypatch.setattr(limits, "MOST_PROBES", 1)
     report = check(from_text(text, "program.py"))
     assert _codes(report) == set()
+
+
+class _Program:
+    """A program of conditions, of which some answers are refused: it raises where it comes to one of these."""
+
+    def __init__(self, refused: set[int], late: bool) -> None:
+        self.refused = refused
+        self.late = late
+        """Whether it asks two more conditions before it raises."""
+        self.probes = 0
+        self.alone: list[Place] = []
+
+    has_work = True
+
+    def probe(self, way: Way) -> tuple[Tape, Set[Place]]:
+        self.probes += 1
+        places = [_place(number) for number in range(MANY)]
+        bad = [place for place in places if place in way.policy.patterns and place[1] in self.refused]
+        if bad:
+            places = places[: bad[0][1] + (3 if self.late else 1)]
+        tape = Tape("a test")
+        for file, line, column in places:
+            tape.events.append(Decision(Site(Span(file, line, column, line, column + 1)), "a", True))
+        tape.events.append(End("raised" if bad else "finished", str(bad[:1])))
+        return tape, set(places)
+
+    def try_way(self, way: Way) -> None:
+        assert way.turned is not None
+        self.alone.append(way.turned)
+
+
+class _Unchanged:
+    def changed_by(self, tapes: list[Tape], tape: Tape) -> bool:
+        return False
+
+
+def _place(number: int) -> Place:
+    return "program.py", number, 0
+
+
+@pytest.mark.parametrize(
+    "refused, late",
+    [({0}, False), ({23}, False), ({0, 9, 17}, False), ({3, 4, 5, 20}, False), ({0}, True), ({11}, True)],
+)
+def test_answers_that_a_program_refuses_are_taken_out_of_a_group(refused: set[int], late: bool) -> None:
+    program = _Program(refused, late)
+    probes = Probes(program, cast("Any", _Unchanged()), [], by_default=False)
+    probes.try_all([Way(Policy({_place(number): (True,)}), _place(number)) for number in range(MANY)])
+    assert {place[1] for place in program.alone} >= refused
+    assert {place[1] for place in probes.done} == set(range(MANY)) - {place[1] for place in program.alone}
+    if not late:
+        assert program.probes == len(refused) + 1
+        assert {place[1] for place in program.alone} == refused
+
+
+def test_a_group_that_makes_a_program_long_is_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One answer that leads to much more work leaves enough for the others."""
+    long = "        for _ in range(40):\n            x = torch.tanh(torch.sigmoid(x) + 1) * 2 - 1\n" * 12
+    text = _program(MISTAKES["TAPE101"], 11, "yes").replace("    if a5:\n", "    if a5:\n" + long)
+    source = from_text(text, "program.py")
+    _scarce(monkeypatch)
+    assert "TAPE101" in _codes(check(source))

@@ -21,6 +21,8 @@ FURTHER_TIMES = 2
 """How many times the work of the first way the further ways may take where that is more."""
 PROBE_TIMES = 2
 """How many times the work of the first way may be taken besides once conditions have to be tried together."""
+LONGER_TIMES = 3
+"""How many times the work of the first way one may take that answers several conditions otherwise."""
 MOST_PROBES = 16
 """Ways that try conditions together, and those that this leads to, each time that there are too many."""
 LOOP_WORK = 14_000

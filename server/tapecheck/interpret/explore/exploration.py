@@ -286,7 +286,7 @@ class Exploration:
         """Try ways together that are too many to be tried one by one; return whether that has settled any."""
         self._grant()
         probes = Probes(self, self.wanted, self.found.tapes, self.by_default)
-        probes.try_all(left)
+        probes.try_all(sorted(left, key=lambda way: way.rank(self._untold)))
         self.turns.done |= probes.done
         self.queue.leave_out(probes.done, probes.tried)
         return bool(probes.done or probes.tried)
@@ -497,6 +497,9 @@ class Exploration:
         most = limits.RUN_BUDGET * self.budget.effort
         if not first:
             most = min(most, max(self.further, limits.TURNED_BUDGET * self.budget.effort))
+        if way.together and self.found.tapes and self.found.tapes[0].complete:
+            # Answers that make a program longer are tried in smaller groups.
+            most = min(most, max(limits.LONGER_TIMES * self._first_work, limits.FURTHER_WORK))
         world = World(way.policy, min(most, self.budget.left), self.cancelled)
         world.writer.tape.started, world.writer.tape.by_default = self.name, self.by_default
         world.writer.tape.uncalled = self.entry is not None and self.entry.uncalled

@@ -4,6 +4,7 @@ A probe is a way that answers many conditions otherwise at once. The rules do no
 only a combination of answers shows may be a combination that no run has. Where the findings stay as they are with it,
 each of these conditions counts as tried; where they change, the half that does it is looked for, down to single
 conditions, whose ways are run as any other. Where the work ends before that, the tape may speak against a finding.
+Where a probe raises, the condition that was asked last is taken out, and the others are tried together once more.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.explore.wanted import Wanted
 from tapecheck.interpret.explore.ways import Way
 from tapecheck.interpret.state import Place, Policy
-from tapecheck.tape import Tape
+from tapecheck.interpret.state.choices import place_of
+from tapecheck.tape import Decision, End, Tape
 
 
 class Runner(Protocol):
@@ -35,10 +37,11 @@ class Runner(Protocol):
 
 
 class _Group(NamedTuple):
-    """Ways to try together, and the tape of a larger group that changes the findings."""
+    """Ways to try together, and the tape of a larger group that changes the findings, or how that one raised."""
 
     ways: list[Way]
     against: Tape | None = None
+    raised: object = None
 
 
 @dataclass(slots=True)
@@ -79,6 +82,8 @@ class Probes:
             # One answer leads past all others.
             self._split(rest, group.against)
             return
+        if self._take_out(group, tape, met):
+            return
         if rest:
             self._groups.appendleft(_Group(rest, group.against))
         against = group.against
@@ -90,9 +95,35 @@ class Probes:
             tape.refutes_only, against = True, tape
         self._split(met, against)
 
+    def _take_out(self, group: _Group, tape: Tape, met: Collection[Way]) -> bool:
+        """Take the answer out of a group that the program seems to refuse; return whether there is one."""
+        raised = _raised(tape)
+        last = _asked_last(tape, met) if raised is not None and raised != group.raised else None
+        if last is None:
+            return False
+        others = [way for way in group.ways if way is not last]
+        self._groups.appendleft(_Group(others, group.against, raised))
+        self._groups.append(_Group([last], group.against))
+        return True
+
     def _split(self, ways: list[Way], against: Tape | None) -> None:
         half = (len(ways) + 1) // 2
         self._groups.extendleft(_Group(part, against) for part in (ways[half:], ways[:half]) if part)
+
+
+def _raised(tape: Tape) -> object:
+    """Return the condition that a way asked last and its end, where it raised."""
+    match tape.events[-1]:
+        case End(how="raised") as end:
+            return next((place_of(one) for one in reversed(tape.events) if type(one) is Decision), None), end
+    return None
+
+
+def _asked_last(tape: Tape, ways: Collection[Way]) -> Way | None:
+    """Return the one of some ways whose condition was asked last."""
+    by_place = {way.turned: way for way in ways}
+    places = (place_of(event) for event in reversed(tape.events) if type(event) is Decision)
+    return next((by_place[place] for place in places if place in by_place), None)
 
 
 def _together(group: Collection[Way], by_default: bool) -> Way:

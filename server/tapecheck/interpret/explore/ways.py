@@ -47,10 +47,10 @@ class Way:
     choices: int = 0
     finishing: bool = False
 
-    def rank(self, untold: Set[str]) -> tuple[int, bool, int]:
+    def rank(self, untold: Set[str]) -> tuple[int, bool, bool, int]:
         """Return the place of a way among those to try: `untold` are the names of functions that none has called."""
         longest = max(map(len, self.policy.patterns.values()), default=0)
-        return self.choices or len(self.policy.patterns), self.calls.isdisjoint(untold), longest
+        return self.choices or len(self.policy.patterns), self.calls.isdisjoint(untold), not self.repeated, longest
 
 
 def ways_after(way: Way, world: World, watcher: Watcher, dull: set[Place], names: set[str]) -> list[Way]:
