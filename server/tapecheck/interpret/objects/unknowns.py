@@ -383,7 +383,7 @@ def finds_plain(value: Value) -> bool:
 
 
 def is_plain(kind: Value) -> bool:
-    """Return whether a type, as a question names it, is one of Python's own whose objects hold nothing."""
+    """Return whether a type, as a question names it, is one whose objects have no graph: Python's own, or an array."""
     return isinstance(kind, str) and kind in _PLAIN
 
 
