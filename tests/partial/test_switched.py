@@ -108,14 +108,15 @@ net, x, kept, total = torch.nn.Linear(2, 1), torch.ones(2), [], 0.0
 
 
 class _Run:
-    """Hidden code, however it is run: it switches recording off, or leaves it as it is."""
+    """Hidden code, however it is run: it switches recording off, or on with `to`, or leaves it as it is."""
 
-    def __init__(self, off: bool) -> None:
+    def __init__(self, off: bool, to: bool = False) -> None:
         self.off = off
+        self.to = to
 
     def __call__(self, *given: Any) -> Any:
         if self.off:
-            torch.set_grad_enabled(False)
+            torch.set_grad_enabled(self.to)
         return given[0] if given else None
 
     def __iter__(self) -> Iterator[int]:
@@ -166,8 +167,9 @@ class _Within:
 class _Late(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds hidden modules that run hidden code when they are imported, once."""
 
-    def __init__(self, answers: Sequence[bool]) -> None:
+    def __init__(self, answers: Sequence[bool], to: bool = False) -> None:
         self.answers = answers
+        self.to = to
 
     def find_spec(self, name: str, *given: Any) -> importlib.machinery.ModuleSpec | None:
         return importlib.machinery.ModuleSpec(name, self, is_package=True) if name.startswith("late") else None
@@ -175,7 +177,7 @@ class _Late(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def exec_module(self, module: types.ModuleType) -> None:
         vars(module)["one"] = 1
         if "." not in module.__name__:
-            _Run(self.answers[int(module.__name__[4:])])()
+            _Run(self.answers[int(module.__name__[4:])], self.to)()
 
 
 def _indented(text: str) -> str:
@@ -230,6 +232,60 @@ def test_what_is_certain_is_recorded_whatever_hidden_code_does(code: str, monkey
         assert all(modes) or not certain, program
         on, told = on + all(modes), told + certain
     assert told > on / 2
+
+
+OFF = (
+    "with torch.no_grad():\n{}",
+    "with torch.set_grad_enabled(False):\n{}",
+    "torch.set_grad_enabled(False)\nif True:\n{}",
+    "@torch.no_grad()\ndef step():\n    global loss\n{}\nstep()",
+    "for _ in range(2):\n    with torch.no_grad():\n        if True:\n{}",
+)
+"""What runs code with recording off."""
+BETWEEN = ("", "with torch.enable_grad():\n    net(x).sum().backward()", "with torch.no_grad():\n    net(x)")
+
+
+def _fails(program: str, names: int, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Return for each completion whether the backward of `loss` fails: hidden code switches recording on, or leaves it
+    as it is.
+    """
+    found: list[bool] = []
+    for answers in itertools.product((False, True), repeat=names):
+        module = types.ModuleType("hidden")
+        vars(module).update({f"run{n}": _Run(answer, to=True) for n, answer in enumerate(answers)})
+        monkeypatch.setitem(sys.modules, "hidden", module)
+        for name in [name for name in sys.modules if name.startswith("late")]:
+            monkeypatch.delitem(sys.modules, name)
+        monkeypatch.setattr(sys, "meta_path", [_Late(answers, to=True), *META])
+        with torch.enable_grad(), contextlib.redirect_stdout(io.StringIO()):
+            try:
+                exec(program, {})
+            except RuntimeError as error:
+                found.append("does not require grad" in str(error))
+            else:
+                found.append(False)
+    return found
+
+
+def test_what_certainly_has_no_graph_has_none_whatever_hidden_code_switches_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw, fails, told = random.Random(5), 0, 0
+    forms = [one for one in HIDDEN if "set_grad_enabled" not in one and "enable_grad" not in one]
+    for number in range(120):
+        inside = [forms[number % len(forms)].format(n=0)] if number % 3 else []
+        parts = [*inside, "loss = net(x).sum()"]
+        if number % 4 == 0:
+            parts.reverse()
+        off = draw.choice(OFF)
+        depth = 2 if off.startswith("for") else 0
+        body = _indented("\n".join(parts)) if not depth else _indented(_indented(_indented("\n".join(parts))))
+        before = [draw.choice(HIDDEN).format(n=1), draw.choice(BETWEEN)] if number % 2 else []
+        program = HEAD + "\n".join([*before, off.format(body), "loss.backward()"]) + "\n"
+        failing = _fails(program, 2, monkeypatch)
+        findings = check(from_text(program, "train.py")).findings
+        certain = any(one.code == "TAPE103" and one.certain for one in findings)
+        assert all(failing) or not certain, program
+        fails, told = fails + all(failing), told + certain
+    assert told > fails * 0.6
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ _OF_RECORDING: frozenset[AssumptionKind] = frozenset(("context", "decorator"))
 """What code is run in: where it switches recording off, nothing that is built there has a graph."""
 _OF_COUNTS: frozenset[AssumptionKind] = frozenset(("count", "length"))
 """How often a loop goes round."""
-_OF_ONE_RULE: frozenset[AssumptionKind] = frozenset(("batches", "gradient", "mode"))
+_OF_ONE_RULE: frozenset[AssumptionKind] = frozenset(("batches", "gradient", "mode", "off"))
 """What a rule asks about itself: it matters to no other."""
 _SPARED: frozenset[AssumptionKind] = frozenset(("effect", "name"))
 """What a rule may say of that it hardly is what a finding lacks (`Rule.spares`)."""
@@ -478,7 +478,9 @@ class _Cause:
             if rule.of_absence or not self.reading.confirmed.isdisjoint(event.about):
                 return None
             return True if not _caused_by(self.reading, self.lines).isdisjoint(event.about) else None
-        if event.kind == "module" and self._is_shown(event):
+        if (event.kind == "module" and self._is_shown(event)) or (
+            event.kind == "off" and not self._cuts_after(position)
+        ):
             return None
         if rule.lasting and event.kind == "skipped":
             # What ends what lasts may be anywhere, most likely where it comes about.
@@ -489,6 +491,15 @@ class _Cause:
         if not rule.of_absence and (not touches or event.kind in _OF_RESULTS):
             return None
         return touches and (not event.recorded or _hangs(event, self.chain))
+
+    def _cuts_after(self, position: int) -> bool:
+        """Whether recording has cut the lines of a finding off since, and nothing shows that it was on meanwhile."""
+        events = self.reading.tape.events
+        for cut in sorted(one for place in self.lines for one in self.reading.positions_at.get(place, ())):
+            match events[cut]:
+                case Cut(how="no_grad") if cut > position:
+                    return not any(type(events[one]) is Node for one in range(position, cut))
+        return False
 
     def _is_shown(self, event: Assumed) -> bool:
         """Return whether a backward from a loss that comes from nowhere else shows what is a module, or that what the

@@ -808,7 +808,7 @@ class Decision:
 AssumptionKind = Literal[
     "result", "effect", "base", "decorator", "context", "option", "value", "name", "loader",
     "count", "default", "exception", "limit", "condition", "setting", "length", "skipped", "caller",
-    "contents", "part", "module", "rounds", "mode", "gradient", "batches",
+    "contents", "part", "module", "rounds", "mode", "off", "gradient", "batches",
 ]  # fmt: skip
 """What is not visible:
 
@@ -836,6 +836,7 @@ AssumptionKind = Literal[
 - "gradient": that what opaque code has made, and whose `.grad` is read, is no leaf with a gradient of its own
 - "batches": that what hidden code gives to go over, or to look something up in, has no graph that its parts share
 - "mode": that code which is not visible leaves recording on
+- "off": that code which is not visible, and is run with recording off, leaves it off
 - "setting": that an option has not got the default with which a condition comes out otherwise
 """
 NOTHING = (0,)

@@ -96,6 +96,8 @@ def leaves_recording_on(torch: Torch, name: str, node: ast.AST, *, read: bool = 
     brings_code = was_saved(name) and not name.startswith(_SCRIPTED)
     if brings_code or not decorator_modelled(name):
         torch.world.assumptions.note("mode", f"`{name}` leaves recording on", node, NOTHING, read=read)
+        if torch.world.modes.grad_mode == "no":
+            torch.world.assumptions.note("off", f"`{name}` leaves recording off", node, NOTHING, read=read)
 
 
 def called(torch: Torch, name: str, args: Iterable[Value], node: ast.AST) -> None:

@@ -21,7 +21,7 @@ class BackwardWithoutGraph(Rule):
     name = "backward-without-graph"
     severity = "error"
     of_absence = True
-    needs = frozenset(("effect", "contents", "name"))
+    needs = frozenset(("effect", "contents", "name", "off"))
     raises = True
     summary = "A backward starts from a tensor that has no graph"
 
