@@ -298,7 +298,7 @@ class _Watch:
             len(world.omissions.mistakes), world.graph.unknown_made,
             tuple(modes.grad_modes), modes.off_at, modes.settings,
             len(modes.compiling.laid or ()), world.stores.attributes,
-            len(modes.checkpointed),
+            len(modes.checkpointed), len(world.choices.lengths),
             self.machine.library.left_behind(),
         )  # fmt: skip
 
@@ -362,6 +362,7 @@ class _Watch:
             all(type(event) in _WRITTEN for event in events)
             and all(_constant(one) and (type(one) is not Unknown or id(one) not in known) for _, _, one in reads)
             and not any(event.counted or self._of_loop(event) for event in decisions)
+            and not any(type(event) is LoopEnd and _hangs_on_earlier(event) for event in events)
         )
 
     def _leaves_given(self) -> bool:
@@ -378,6 +379,11 @@ class _Watch:
         """Whether a condition is asked by a loop: how often it goes round hangs on how often it was entered before."""
         asked = self.world.choices.asked[place_of(decision)]
         return isinstance(asked.statement, (ast.While, ast.For, ast.AsyncFor))
+
+
+def _hangs_on_earlier(end: LoopEnd) -> bool:
+    """Whether nobody knows how often a loop goes round: how far it is run hangs on what ran before."""
+    return end.settled or (end.more != "no" and not end.parts)
 
 
 def _speaks(events: list[Event], names: list[str], results: list[str]) -> bool:
