@@ -198,6 +198,8 @@ class Given:
         self.tokens.append((
             "unknown", settled, value.kind, value.trust, value.shown, value.default.likely, type(concrete), concrete,
             len(value.cuts), value.storage is None, value.origin.asks.negated is None, value.node is None,
+            # What an operation has made of hidden values runs none of their code.
+            value.origin.operation is None,
         ))  # fmt: skip
         parts = parts_of(value)
         self._parts_of[id(value)] = dict(parts)
